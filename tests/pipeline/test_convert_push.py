@@ -62,7 +62,7 @@ def settings(trained, out, **more):
         train=str(trained / "train"),
         vocab=str(trained / "vocab"),
         push="me/model",
-        **more,  # type: ignore[arg-type]
+        **more,
     )
 
 
@@ -145,7 +145,7 @@ def test_a_checkpoint_that_is_missing_is_named_before_anything_is_sent(trained, 
 @pytest.mark.slow
 @pytest.mark.parametrize("fault", [(429, {"Retry-After": "1"}), (503, {})], ids=str)
 def test_a_limited_rate_is_waited_for(trained, hub, tmp_path, fault):
-    seen: set[str] = set()
+    seen = set()
 
     def once(path, number):
         first = path not in seen
@@ -172,8 +172,8 @@ def test_a_hub_that_stays_away_asks_for_a_restart_which_goes_on_where_it_was(tra
 
 def test_a_client_that_asks_again_after_a_whole_wait_waits_no_second_time(monkeypatch):
     monkeypatch.setenv("BERT_STORE_TIMEOUT", "0.5")
-    outage: list[float] = []
-    asked: list[int] = []
+    outage = []
+    asked = []
 
     def request():
         asked[-1] += 1

@@ -27,14 +27,14 @@ class Server(ThreadingHTTPServer):
 
     def __init__(self):
         super().__init__(("127.0.0.1", 0), Handler)
-        self.files: dict[str, bytes] = {}
+        self.files = {}
         self.etag = '"one"'
         self.coding = ""  # the Content-Encoding that it claims
         self.ranges = True
         self.heeds_versions = True  # honours If-Range
-        self.cuts: list[int] = []  # bytes after which the connection is closed
-        self.refusals: list[int] = []  # status codes
-        self.asked: list[tuple[str, str | None]] = []  # path and Range of each request
+        self.cuts = []  # bytes after which the connection is closed
+        self.refusals = []  # status codes
+        self.asked = []  # path and Range of each request
 
     def url(self, path):
         return f"http://127.0.0.1:{self.server_port}{path}"

@@ -6,7 +6,6 @@ import io
 import json
 import shutil
 import sys
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -248,7 +247,7 @@ def test_answers_to_a_table_carry_row_id_and_gold(vocab, tmp_path, monkeypatch, 
 def test_vectors_of_a_table_are_those_of_its_texts(pretrained, tmp_path):
     (tmp_path / "in.csv").write_text("id,text\n4,the cat\n3,a dog ran\n")
     (tmp_path / "in.txt").write_text("the cat\na dog ran\n")
-    common: dict[str, Any] = {"pretrained": str(pretrained), "out": str(tmp_path / "out.arrow")}
+    common = {"pretrained": str(pretrained), "out": str(tmp_path / "out.arrow")}
     vectors = []
     for name, columns in (("in.csv", ["text"]), ("in.txt", [])):
         embed.embed(EmbedConfig(input=str(tmp_path / name), columns=columns, **common))
@@ -512,7 +511,7 @@ def test_vectors_go_into_a_new_folder_and_a_failure_leaves_nothing(pretrained, t
     out = tmp_path / "new" / "x.npy"
     embed.embed(EmbedConfig(pretrained=str(pretrained), input=str(tmp_path / "in.txt"), out=str(out)))
     with pytest.raises(TypeError), embed.new_file(out) as path:
-        path.write_bytes("half")  # type: ignore[arg-type]
+        path.write_bytes("half")
     assert list(out.parent.iterdir()) == [out]
     assert np.load(out).shape == (1, 16)
 

@@ -105,7 +105,7 @@ def test_all_stages_of_a_run_read_one_commit(hub):
                 name="c", reader="mix", parts={"nl": {"reader": "parquet", "path": f"{TOP}/data/nl"}}
             )
 
-    commits: dict[str, str] = {}
+    commits = {}
     first, second = Settings(), Settings()
     pin(first, commits)
     then = hub.branches["main"]

@@ -35,7 +35,7 @@ def folder(tmp_path_factory):
 def config(folder, **settings):
     settings = {"validation_share": SHARE, "train_rows": 100, "dev_rows": 40} | settings
     corpus = CorpusConfig(name="books", reader="books", path=str(folder))
-    return TasksConfig(corpus=corpus, source="s", out="out", **settings)  # type: ignore[arg-type]
+    return TasksConfig(corpus=corpus, source="s", out="out", **settings)
 
 
 def table(path):

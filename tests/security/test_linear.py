@@ -46,7 +46,7 @@ class Matcher:
         flags = pattern.flags & ~(0 if isinstance(source, str) else re.ASCII)
         self.tree = list(_parser.parse(self.source, flags))
         self.flags = pattern.flags & (re.I | re.S | re.M) | re.UNICODE
-        self.singles: dict[int, re.Pattern[str]] = {}
+        self.singles = {}
         self.steps, self.text, self.groups = 0, "", dict[int, tuple[int, int]]()
 
     def fits(self, node, at):
@@ -58,7 +58,7 @@ class Matcher:
             state = _parser.State()
             state.flags, state.str = self.flags, self.source
             whole = _parser.SubPattern(state, [node])
-            self.singles[id(node)] = re._compiler.compile(whole, self.flags)  # type: ignore[attr-defined]
+            self.singles[id(node)] = re._compiler.compile(whole, self.flags)
         return self.singles[id(node)].match(self.text[at]) is not None
 
     def run(self, nodes, at):

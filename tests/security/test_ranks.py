@@ -194,7 +194,7 @@ def test_one_machine_has_a_secret_however_it_is_named(tmp_path, monkeypatch, wor
 def test_hosts_get_their_secret_by_standard_input(monkeypatch):
     words = ["deepspeed", "--hostfile", "hosts", "--master_port", "1", "model/train.py"]
     both = SshHosts(LauncherCommand.parse(words), {"node0": 1, "node1": 1})
-    told: list[str] = []
+    told = []
     for host in both.hosts:
         monkeypatch.setattr(host, "tell", told.append)
     both._send()

@@ -6,7 +6,6 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Callable
 from urllib.parse import quote, quote_plus
 
 import pytest
@@ -49,7 +48,7 @@ def test_passwords_and_keys_become_stars(text, shown, monkeypatch):
     assert redact(text) == shown
 
 
-WRITERS: dict[str, Callable[[str], str]] = {
+WRITERS = {
     "plainly": str,
     "by Python": repr,
     "as bytes": lambda text: repr(text.encode()),

@@ -85,7 +85,7 @@ def test_a_size_of_the_users_own_keeps_its_name():
 
 def compose_train(*words):
     """Return the configuration of a command line."""
-    found: TrainConfig = configured("train", *words)
+    found = configured("train", *words)
     return found
 
 

@@ -10,7 +10,6 @@ import pytest
 import torch
 from torch._dynamo.utils import counters
 
-from model.config import ModelConfig
 from model.encoders import encoder
 from model.encoders.architectures import build_model
 from model.encoders.batch import Batch
@@ -58,7 +57,7 @@ def learn(model, given):
 
 def model_of(architecture, dropout, attention="flash", layers=4):
     more = {"global_every": 2, "local_window": 8} if architecture == "modernbert" else {}
-    config: ModelConfig = dataclasses.replace(
+    config = dataclasses.replace(
         small(attention=attention, dropout=dropout, attention_dropout=dropout, layers=layers),
         architecture=architecture,
         **more,

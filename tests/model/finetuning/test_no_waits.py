@@ -1,7 +1,6 @@
 """Fine-tuning and scoring launch all work of a batch without waiting for a device."""
 
 import dataclasses
-from typing import Any
 
 import numpy as np
 import pytest
@@ -20,7 +19,7 @@ CONFIG = small(30, attention="padded")
 CPU, META = torch.device("cpu"), torch.device("meta")
 LENGTHS = (7, 3, 12, 5, 9, 4)
 ROWS = len(LENGTHS)
-HEADS: dict[str, tuple[HeadConfig, Any]] = {
+HEADS = {
     "classes": (HeadConfig("class", 3), np.arange(ROWS) % 3.0),
     "score": (HeadConfig("class", 1), np.arange(ROWS) / 2.0),
     "chunks": (HeadConfig("class", 2, chunks="mean"), np.array([0.0, 1.0])),
@@ -55,7 +54,7 @@ def test_an_epoch_waits_once_for_its_loss(name, precision):
     recipe = loop.FineTuningConfig(
         batch_size=1, learning_rate=1e-3, epochs=1, seed=0, warmup_share=0.1, weight_decay=0.01, precision=precision
     )
-    batches: list[int] = []
+    batches = []
     with HostWaits() as waits:
         epochs = loop.train(built(name), some(name), recipe, CPU, lambda: batches.append(1))
         next(epochs)

@@ -44,7 +44,7 @@ RUNS = SAME | LAMB | OTHER | COMPILED
 
 @pytest.fixture(scope="module")
 def runs(work, tmp_path_factory):
-    folder: Path = tmp_path_factory.mktemp("choices")
+    folder = tmp_path_factory.mktemp("choices")
     wordpiece = WordPiece.load(work / "vocab")
     write_prepared(work / "prepare-sop", wordpiece, pairs="sop")
     write_prepared(work / "prepare-more", wordpiece, seed=1)

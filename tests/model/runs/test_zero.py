@@ -18,8 +18,8 @@ RATES = {"adamw": "1e-2", "lamb": "2e-2"}
 STAGES = (0, 1, 2, 3)
 RUNS = {(0, 1), *((stage, 2) for stage in STAGES)}  # (stage, processes)
 
-held_out: dict[tuple[str, int, int], dict[str, float]] = {}  # the last held-out figures, likewise
-outs: dict[tuple[str, int, int], Path] = {}  # and the folders
+held_out = {}  # the last held-out figures, likewise
+outs = {}  # and the folders
 
 
 def settings(work, out, optimizer, stage, *more):

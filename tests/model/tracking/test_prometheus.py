@@ -11,7 +11,6 @@ import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
 
 import kubeflow_trainer_api.models as kubeflow
 import pytest
@@ -61,7 +60,7 @@ def query(address, expression):
         answer = requests.get(f"{address}/api/v1/query", {"query": expression}, timeout=30)
     except requests.ConnectionError:
         return []
-    found: list[dict[str, Any]] = answer.json().get("data", {}).get("result", [])
+    found = answer.json().get("data", {}).get("result", [])
     return found
 
 
@@ -87,7 +86,7 @@ def test_prometheus_finds_what_alerts_and_board_ask_for(root, work, tmp_path, pr
         name for path in ("alerts.yaml", "board.json") for name in ASKED.findall((root / MONITORING / path).read_text())
     }
     assert {"bert_train_loss", "bert_train_last_checkpoint_time_seconds"} < asked
-    found: set[str] = set()
+    found = set()
     try:
         until = time.monotonic() + 240
         while not asked <= found:
@@ -110,7 +109,7 @@ class Server(ThreadingHTTPServer):
 
     def __init__(self, folder):
         super().__init__(("127.0.0.1", 0), Handler)
-        self.asked: list[tuple[str, str, dict[str, Any]]] = []
+        self.asked = []
         self.authority, key = certify(folder, "127.0.0.1")
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(self.authority, key)

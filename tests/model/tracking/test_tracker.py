@@ -10,7 +10,6 @@ import subprocess
 import sys
 import termios
 from pathlib import Path
-from typing import Any
 
 import pytest
 import wandb
@@ -151,7 +150,7 @@ def synchronised(out):
         server.stop()
     assert done.returncode == 0, done.stderr
     ((name, run),) = server.runs.items()
-    logged: dict[int, dict[str, Any]] = {}
+    logged = {}
     for row in server.history(name):
         logged.setdefault(row["_step"], {}).update({key: value for key, value in row.items() if "/" in key})
     return name, run, logged
@@ -192,7 +191,7 @@ def test_after_kills_and_resumes_w_and_bs_own_reader_finds_each_row_of_ours(tmp_
     for start, last in ((0, 240), (200, 250), (200, 450)):
         done = forked.fresh("-c", HEAD + LOST, tmp_path, start, last, 450, env=environment(tmp_path))
         assert done.returncode == (0 if last == 450 else -9)
-    ours: dict[int, dict[str, Any]] = {}
+    ours = {}
     for row in read_metrics(tmp_path):
         kind, step = row.pop("kind"), row.pop("step")
         ours.setdefault(step, {}).update({f"{kind}/{key}": value for key, value in row.items()})

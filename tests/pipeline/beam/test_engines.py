@@ -9,7 +9,6 @@ import re
 import shlex
 import subprocess
 import sys
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -91,7 +90,7 @@ def parts(data, folder):
     (folder / "lines.txt").write_text((data / "wikitext2/valid.txt").read_text()[:200_000])
     table = pa.table({"text": [each["text"] for each in near[::3]]})
     pq.write_table(table, folder / "near.parquet")
-    found: dict[str, dict[str, Any]] = {
+    found = {
         "lines": {"reader": "lines", "path": f"{folder}/lines.txt"},
         "text": {"reader": "text", "path": f"{data}/wikitext2/valid.txt"},
         "books": {"reader": "books", "path": f"{data}/books/William_Shakespeare*"},

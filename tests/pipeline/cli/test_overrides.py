@@ -108,14 +108,14 @@ def test_labels_stay_as_typed():
 
 
 def config(**changes):
-    values: dict[str, object] = {
+    values = {
         "corpus": CorpusConfig(name="c", reader="text", path="s3://corpora/text"),
         "runner": RunnerConfig(),
         "source": "s",
         "vocab": "v",
         "out": "o",
     }
-    return PrepareConfig(**(values | changes))  # type: ignore[arg-type]
+    return PrepareConfig(**(values | changes))
 
 
 def test_a_corpus_may_be_in_a_store():

@@ -46,7 +46,7 @@ def figures(metric, score, guess, rows, **more):
             ),
             None,
         ),
-        (figures("f1", 0.4, None, 100), None),  # type: ignore[arg-type]
+        (figures("f1", 0.4, None, 100), None),
         (figures("accuracy", 0.3, 0.5, 0), "at chance"),
         (figures("accuracy", 0.6, 0.5, 0, baseline=0.7), "initialisation"),
     ],

@@ -75,8 +75,8 @@ def test_tasks_say_how_far_they_are(words, tmp_path, monkeypatch):
 
 def test_a_heartbeat_follows_the_tasks_progress(words, tmp_path):
     plan = planned(words, tmp_path / "out")
-    beats: list[float] = []
-    counts: list[int] = []
+    beats = []
+    counts = []
 
     def pause(_):
         counts.append(len(beats))

@@ -3,7 +3,6 @@
 import random
 import shutil
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -79,7 +78,7 @@ def corpus(tmp_path):
 
 
 def config(tmp_path, name, near=None, **more):
-    usual: dict[str, Any] = {"validation_share": 0.2, "minimum_characters": 0, "shard_bytes": 4000}
+    usual = {"validation_share": 0.2, "minimum_characters": 0, "shard_bytes": 4000}
     usual |= {"split_bytes": 600, "runner": RunnerConfig(task_bytes=600)}
     usual |= {"filters": FiltersConfig(near_duplicates=near), "out": str(tmp_path / name)}
     return preparing.settings("books", tmp_path / "corpus", tmp_path / "vocab", **(usual | more))
@@ -93,7 +92,7 @@ def test_a_corpus_that_changes_gives_the_bytes_of_a_run_from_scratch(seed, near,
     whole = len(reads)
     for step in range(3):
         change(corpus, draw)
-        how: dict[str, Any] = draw.choice(
+        how = draw.choice(
             [{"pairs": "nsp", "seed": step}, {"sequence_length": 64}, {"pairs": "none", "packing": "best_fit"}]
         )
         how["filters"] = FiltersConfig(near_duplicates=near and draw.choice([0.4, 0.8]))

@@ -162,7 +162,7 @@ def made(corpus, out):
 @pytest.mark.parametrize("direct", [shuffle.DIRECT, 1])
 def test_a_file_in_one_split_is_never_held_whole(corpus, tmp_path, monkeypatch, direct):
     whole = made(corpus, tmp_path / "whole")
-    held: list[int] = []
+    held = []
     by_bucket = steps.by_bucket
 
     def measured(table, bounds):

@@ -2,7 +2,6 @@
 
 import shlex
 import sys
-from typing import Any
 
 import pytest
 import yaml
@@ -52,7 +51,7 @@ def test_a_document_that_is_repeated_leaves_its_reading_task_once(vocab):
 @pytest.mark.slow
 def test_the_first_of_the_documents_with_most_copies_is_kept(vocab, tmp_path):
     """A task leaves out what it knows of, and the task that writes the rest: together the same ones."""
-    parts: dict[str, dict[str, Any]] = {}
+    parts = {}
     for number, (name, weight) in enumerate({"a": 1, "b": 2.5, "c": 1.5}.items()):
         texts = [story(k % 40, 6) for k in range(10 * number, 10 * number + 90)]
         (tmp_path / f"{name}.txt").write_text("\n\n".join(texts))

@@ -3,7 +3,6 @@
 import bz2
 import shlex
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -22,7 +21,7 @@ BROKEN = {"json-wikipedia-redirect.xml", "wikihadoop-page_sample-history.xml"}
 
 def parts(data):
     """A part of the mix for each corpus; a dump says of itself which language it is in."""
-    found: dict[str, dict[str, Any]] = {
+    found = {
         "books": {"reader": "books", "path": f"{data}/books"},
         "speeches": {"reader": "books", "path": f"{data}/nltk/*.zip"},
         "wikitext": {"reader": "text", "path": f"{data}/wikitext2"},

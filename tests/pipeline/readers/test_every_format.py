@@ -108,7 +108,7 @@ def test_a_changed_file_is_noticed(form, tmp_path):
 def test_progress_is_within_the_range(form, tmp_path):
     reader = open_corpus(corpus(write(tmp_path, form, TEXTS * 5), form), "")
     for file_range in reader.splits(sys.maxsize):
-        seen: list[int] = []
+        seen = []
         list(reader.read(file_range, ReadLog(progress=seen.append)))
         assert seen == sorted(seen)
         assert not seen or (seen[0] >= 0 and seen[-1] <= file_range.size)

@@ -6,7 +6,6 @@ import itertools
 import json
 import lzma
 import random
-from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
@@ -39,14 +38,14 @@ def as_articles(texts):
     return "".join(docs)
 
 
-FORMS: dict[str, tuple[str, Callable[[list[str]], str], dict[str, object]]] = {
+FORMS = {
     "lines": (".txt", as_lines, {}),
     "text": (".txt", as_lines, {"document": "paragraph"}),
     "jsonl": (".jsonl", as_objects, {}),
     "wikiextractor": ("", as_articles, {}),
 }
 SKIPPED = b"\x50\x2a\x4d\x18\4\0\0\0skip"
-PACKERS: dict[str, Callable[[bytes], bytes]] = {
+PACKERS = {
     "": bytes,
     ".gz": gzip.compress,
     ".bz2": lambda raw: bz2.compress(raw[:150]) + bz2.compress(raw[150:]),

@@ -70,7 +70,7 @@ def write(folder, data, name="dump.xml"):
 
 @pytest.mark.parametrize("pack", [bytes, bz2.compress, gzip.compress, lambda _: multistream(7)])
 def test_every_packing_gives_the_same_documents(pack, tmp_path):
-    documents, tally = read(write(tmp_path, pack(DUMP)))  # type: ignore[operator]
+    documents, tally = read(write(tmp_path, pack(DUMP)))
     assert [document.id for document in documents] == [f"wiki:{n}" for n in range(40)]
     assert documents[2] == Document("wiki:2", "Text of 2. Text of 2. Text of 2.", title="T2")
     assert not tally

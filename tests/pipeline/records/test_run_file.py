@@ -26,14 +26,14 @@ FLOATS = st.floats(allow_nan=False, allow_infinity=False)
 
 
 def config(**changes):
-    values: dict[str, object] = {
+    values = {
         "corpus": CorpusConfig(name="c", reader="text"),
         "runner": RunnerConfig(),
         "source": "s",
         "vocab": "v",
         "out": "o",
     }
-    return PrepareConfig(**(values | changes))  # type: ignore[arg-type]
+    return PrepareConfig(**(values | changes))
 
 
 def recorded(workdir, made):

@@ -14,7 +14,7 @@ from tests.pipeline.test_report import configure, manifest, page, pairs_figures,
 
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])
 def test_all_that_one_seed_has_alone_is_of_the_seed_with_the_baselines(order, tmp_path):
-    stages: list[str] = []
+    stages = []
     for seed in order:
         end = f"-seed{seed}" if seed else ""
         blimp = pairs_figures(baseline=None if seed else 0.25, model=f"of seed {seed}")

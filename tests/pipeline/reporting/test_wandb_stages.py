@@ -1,7 +1,6 @@
 """All stages of a run reach W&B's files, once each, in the run's group."""
 
 import json
-from typing import Any
 
 import pytest
 import wandb
@@ -12,7 +11,7 @@ from tests.support import finished
 from tests.support.runs import configured
 from tests.support.wandb_files import history, of
 
-FIGURES: dict[str, dict[str, Any]] = {
+FIGURES = {
     "prepare": {
         "documents": {"read": 106, "written": 100},
         "totals": {"tokens": 6400, "train": 100},

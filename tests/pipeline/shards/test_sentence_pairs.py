@@ -36,7 +36,7 @@ def reference_pairs(lengths, max_tokens, short, key, by_order=False):
             turn += 1
             if by_order and 0 < here == len(document) - 1:
                 here -= 1
-            chunk: list[list[int]] = []
+            chunk = []
             while here + len(chunk) < len(document):
                 chunk.append(document[here + len(chunk)])
                 if sum(map(len, chunk)) >= target:
@@ -46,7 +46,7 @@ def reference_pairs(lengths, max_tokens, short, key, by_order=False):
             is_random = len(chunk) == 1 or uniform(8 * turn + 1) < 0.5
             if len(documents) == 1 or by_order:
                 is_random = False
-            b: list[int] = []
+            b = []
             if is_random:
                 other = int(uniform(8 * turn + 2) * (len(documents) - 1))
                 other += other >= number
@@ -96,7 +96,7 @@ def pairs_of(lengths, max_tokens, short):
 def vectorised_pairs(documents, *rest, by_order=False):
     """The same as lists."""
     chosen = np.arange(len(documents))
-    pairs = next_sentence_pairs(documents, *rest, chosen, by_order=by_order)  # type: ignore[arg-type]
+    pairs = next_sentence_pairs(documents, *rest, chosen, by_order=by_order)
     pairs = pairs[pairs.b_len > 0]
     values, offsets = gather(documents.tokens, pairs)
     return [
@@ -172,7 +172,7 @@ def test_segments_are_slices_within_the_limit(lengths, max_tokens, seed):
 def test_without_truncation_no_token_of_a_document_is_lost(lengths, seed):
     documents = documents_of(lengths)
     owner = owners(lengths)
-    covered: set[int] = set()
+    covered = set()
     for a, b, is_random in vectorised_pairs(documents, 10_000, 0.0, counter_rng.key(seed, "x")):
         covered |= set(a) if is_random else set(a) | set(b)
     assert covered == set(range(len(owner)))

@@ -171,7 +171,7 @@ def test_words_of_an_id_are_those_of_its_shard(tmp_path):
         write(tmp_path / name, [[1] * count])
     words = {"train-0.arrow": {"words": 6.0}, "train-1.arrow": {"words": 1.0}, "train-2.arrow": {"words": 0.0}}
     finished.manifest("prepare", figures={"shards": words}).write(tmp_path)
-    assert words_per_token(open_folder(tmp_path, "train")).tolist() == [0.75, 0.25, 0.0]  # type: ignore[union-attr]
+    assert words_per_token(open_folder(tmp_path, "train")).tolist() == [0.75, 0.25, 0.0]
     finished.manifest("prepare", figures={"shards": words | {"train-1.arrow": {}}}).write(tmp_path)
     assert words_per_token(open_folder(tmp_path, "train")) is None
 
@@ -196,7 +196,7 @@ KEY = counter_rng.key(0, "x")
 
 def pieces(row):
     """What is between the separators of a sequence."""
-    found: list[list[int]] = [[]]
+    found = [[]]
     for token in row:
         if token == SEPARATOR:
             found.append([])
@@ -224,7 +224,7 @@ def test_every_token_is_in_one_sequence_and_only_long_documents_are_cut(lengths,
 
 def plain(sizes, most):
     """Best fit of decreasing sizes, by looking at every sequence: how full each is, sorted."""
-    full: list[int] = []
+    full = []
     for size in sorted(sizes, reverse=True):
         fits = [n for n, used in enumerate(full) if used + 1 + size <= most]
         if fits:
@@ -248,7 +248,7 @@ def test_cut_documents_are_counted_in_both_packings(lengths, most):
     owner = owners(lengths)
     for pack in (full_sentences, best_fit):
         tokens, pairs, cut = pack(documents, most, KEY, separator=SEPARATOR, chosen=np.arange(len(lengths)))
-        homes: dict[int, set[int]] = {}
+        homes = {}
         for number, row in enumerate(rows(tokens, pairs)):
             for token in row:
                 if token != SEPARATOR:

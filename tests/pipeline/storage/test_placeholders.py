@@ -63,7 +63,7 @@ READERS = {"text": "a.txt", "books": "a.md", "lines": "a.txt.gz", "jsonl": "a.js
 
 
 def read(reader, folder, **more):
-    corpus = CorpusConfig(name="c", reader=reader, path=str(folder), **more)  # type: ignore[arg-type]
+    corpus = CorpusConfig(name="c", reader=reader, path=str(folder), **more)
     opened, tally = open_corpus(corpus, ""), ReadLog(corpus.on_error)
     found = [each for split in opened.splits(1 << 20) for each in opened.read(split, tally)]
     return found, tally

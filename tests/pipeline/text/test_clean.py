@@ -164,7 +164,7 @@ def test_a_failure_of_the_library_costs_one_line_only():
 @pytest.fixture
 def seen(monkeypatch):
     """The lines that the library gets."""
-    lines: list[str] = []
+    lines = []
 
     def segment(language, text):
         lines.extend(text.split("\n"))
@@ -207,7 +207,7 @@ def test_the_library_gets_no_long_line_of_quotations_that_do_not_end(sentence, s
     ],
 )
 def test_other_long_lines_reach_the_library_as_they_are(text, monkeypatch):
-    seen: list[str] = []
+    seen = []
 
     def segment(_, text):
         seen.append(text)

@@ -206,7 +206,7 @@ def test_time_is_linear_in_any_repeated_piece(piece, tail):
 
 def _timed(function, text):
     start = time.process_time()
-    function(text)  # type: ignore[operator]
+    function(text)
     return time.process_time() - start
 
 
@@ -237,7 +237,7 @@ class Oracle:
         return paragraphs(self._walk(code))
 
     def _walk(self, code):
-        return "".join(map(self._prose, code.nodes))  # type: ignore[attr-defined]
+        return "".join(map(self._prose, code.nodes))
 
     def _prose(self, node):
         from mwparserfromhell import nodes
@@ -266,13 +266,13 @@ class Oracle:
         return ""  # parameters, comments
 
     def _tag(self, node):
-        name = str(node.tag).strip().lower()  # type: ignore[attr-defined]
+        name = str(node.tag).strip().lower()
         if name in DROPPED_TAGS:
             return ""
         if name in ("br", "li", "dt", "dd", "hr"):
             return " " if name == "br" else "\n"
         space = " " if name in ("div", "p", "center", "blockquote") else ""
-        contents = node.contents  # type: ignore[attr-defined]
+        contents = node.contents
         return space + ("" if contents is None else self._walk(contents)) + space
 
 
@@ -296,7 +296,7 @@ def trigrams(text):
 )
 def test_trigrams_agree_with_the_oracle(shared_data, name):
     path = shared_data / "wiki_xml" / name
-    language = re.match(r"(?:minidumps/)?([a-z]{2})", name)[1]  # type: ignore[index]
+    language = re.match(r"(?:minidumps/)?([a-z]{2})", name)[1]
     extract, oracle = Extractor(language, keep=True), Oracle(language)
     shared = ours = theirs = 0
     for page in wikipedia.pages(CompressedFile(path), FileRange(str(path), 0, path.stat().st_size), ReadLog()):

@@ -5,7 +5,6 @@ import json
 import math
 import shlex
 from contextlib import nullcontext
-from typing import Any
 
 import numpy as np
 import pytest
@@ -57,7 +56,7 @@ def decoder(special=False, **fields):
     }
 
 
-FILES: list[dict[str, Any]] = [
+FILES = [
     {"added_tokens.json": {token: n for n, token in enumerate(ADDED, len(WORDS))}},
     {"added_tokens.json": {token: n for n, token in reversed([*enumerate(ADDED, len(WORDS))])}},
     {"tokenizer_config.json": {"added_tokens_decoder": decoder()}},
@@ -135,7 +134,7 @@ def test_added_tokens_that_cannot_be_are_refused(content, tmp_path):
     assert str(folder) in str(caught.value.path)
 
 
-OTHER: list[tuple[str, dict[str, Any]]] = [
+OTHER = [
     *(
         ("tokenizer_config.json", {"tokenizer_class": f"{name}Tokenizer"})
         for name in ("BertJapanese", "Bertweet", "Phobert", "RoFormer", "Canine", "RoCBert")

@@ -54,7 +54,7 @@ def configuration(folder, **changes):
         "minimum_characters": 1,
         "words": "jieba",
     } | changes
-    return PrepareConfig(**fields)  # type: ignore[arg-type]
+    return PrepareConfig(**fields)
 
 
 @pytest.fixture(scope="module")
@@ -83,7 +83,7 @@ def segments(folder, **objective):
     wordpiece = WordPiece.load(folder)
     data = DataConfig(dir=str(folder / "prepare"), vocab=str(folder))
     fields = {"name": "wwm", "mask_share": 0.3} | objective
-    loader = Loader(data, ObjectiveConfig(**fields), wordpiece, 0, "train")  # type: ignore[arg-type]
+    loader = Loader(data, ObjectiveConfig(**fields), wordpiece, 0, "train")
     (batch,) = loader.batch(0, loader.samples).batches
     ids = batch.input_ids.clone()
     ids[batch.masked_positions] = batch.masked_labels
@@ -102,7 +102,7 @@ def segments(folder, **objective):
 def words_hidden(folder, **objective):
     """Of every sequence its words: how many of their characters are hidden, of how many."""
     marks = {"".join(sentences): starts_of_words(sentences) for sentences in TEXTS}
-    rows: dict[int, list[tuple[int, int]]] = {}
+    rows = {}
     for segment, hidden, row in segments(folder, **objective):
         (whole,) = {document for document in marks if segment in document}
         begins = list(marks[whole][whole.index(segment) :][: len(segment)])
@@ -115,7 +115,7 @@ def words_hidden(folder, **objective):
 
 
 def test_words_are_hidden_whole_as_long_as_one_fits(folder):
-    lengths: Counter[int] = Counter()
+    lengths = Counter()
     for words in words_hidden(folder, whole_word=True):
         partial = [(taken, size) for taken, size in words if 0 < taken < size]
         untouched = [size for taken, size in words if not taken]

@@ -94,7 +94,7 @@ def test_neither_chunks_nor_a_small_cache_change_anything(monkeypatch):
 @pytest.mark.parametrize("limit", ["CACHED", "CACHED_BYTES"])
 def test_a_piece_stays_in_the_cache_only_while_it_comes_again(limit, monkeypatch):
     monkeypatch.setattr(pretokenize, limit, 4)
-    asked: list[str] = []
+    asked = []
 
     def ask(texts):
         asked.extend(texts)

@@ -2,7 +2,6 @@
 
 import json
 import unicodedata
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -28,7 +27,7 @@ CONTEXT = "Köln lies on the Rhine; its Cathedral was begun in 1248, and finishe
 
 def squad(*items):
     """A file of questions on one passage; None: no answer."""
-    qas: list[dict[str, Any]] = []
+    qas = []
     for number, (question, answer) in enumerate(items):
         found = [] if answer is None else [{"text": answer, "answer_start": CONTEXT.index(answer)}]
         item = {"id": str(number), "question": question, "answers": found}
@@ -140,7 +139,7 @@ def test_scores_are_those_of_the_official_script(text, truth, scores):
 
 # Truths, answer, how much likelier none is; and what evaluate-v2.0.py says of all of them together,
 # with --na-prob-thresh 0 (f1_at_0) and as best_f1.
-QUESTIONS: list[tuple[list[str], str, float]] = [
+QUESTIONS = [
     (["Denver Broncos", "The Denver Broncos!"], "denver broncos.", -3.0),
     (["in the late 1990s", "1990s"], "late in 1990s", -0.5),
     ([], "Paris", -1.0),

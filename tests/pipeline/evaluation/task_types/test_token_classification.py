@@ -203,8 +203,8 @@ spans = st.lists(st.tuples(st.integers(0, 2), st.integers(1, 3), st.sampled_from
 @given(spans)
 def test_what_is_written_in_any_scheme_is_found(parts):
     place, expected = 0, set()
-    iob: list[str] = []
-    iobes: list[str] = []
+    iob = []
+    iobes = []
     for gap, size, kind in parts:
         iob += ["O"] * gap + [f"B-{kind}"] + [f"I-{kind}"] * (size - 1)
         inner = [f"B-{kind}", *[f"I-{kind}"] * (size - 2), f"E-{kind}"]

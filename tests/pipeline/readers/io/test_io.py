@@ -58,7 +58,7 @@ def test_what_follows_a_part_is_read_on_and_marked(tmp_path):
 
 @pytest.mark.parametrize("pack", [bz2.compress, gzip.compress])
 def test_members_in_a_row_are_one_text_and_padding_is_none(pack, tmp_path):
-    data = pack(TEXT[:9000]) + pack(TEXT[9000:]) + b"\0" * 512  # type: ignore[operator]
+    data = pack(TEXT[:9000]) + pack(TEXT[9000:]) + b"\0" * 512
     path = write(tmp_path / "a", data)
     assert owned(FileRange(str(path), 0, len(data))) == TEXT
 
@@ -76,7 +76,7 @@ def test_padding_of_any_length_hides_nothing_and_belongs_to_no_part(padding, tmp
 
 @pytest.mark.parametrize("pack", [bz2.compress, gzip.compress])
 def test_a_file_cut_off_is_an_error_with_its_place(pack, tmp_path):
-    data = pack(TEXT)[:-20]  # type: ignore[operator]
+    data = pack(TEXT)[:-20]
     path = write(tmp_path / "a", data)
     with refused(InputError, f"byte {len(data)}", path=str(path)):
         owned(FileRange(str(path), 0, len(data)))
@@ -84,7 +84,7 @@ def test_a_file_cut_off_is_an_error_with_its_place(pack, tmp_path):
 
 @pytest.mark.parametrize("pack", [bz2.compress, gzip.compress])
 def test_damage_is_an_error_with_its_place(pack, tmp_path):
-    data = bytearray(pack(TEXT))  # type: ignore[operator]
+    data = bytearray(pack(TEXT))
     data[len(data) // 2] ^= 0xFF
     path = write(tmp_path / "a", bytes(data))
     with refused(InputError, r"damaged|truncated", path=str(path)):

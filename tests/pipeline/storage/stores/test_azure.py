@@ -189,7 +189,7 @@ def test_a_large_file_that_is_damaged_on_the_way_is_sent_again(bucket, store, tm
     monkeypatch.setattr(AZURE, "PART", len(RIGHT) + 1)
     file = tmp_path / "large"
     file.write_bytes(b"-" + RIGHT + b"and less")
-    seen: set[str] = set()
+    seen = set()
 
     def fault(method, path, number):
         first = path not in seen
@@ -231,7 +231,7 @@ def test_a_file_that_changes_while_it_is_put_is_not_there(bucket, store, tmp_pat
     path = tmp_path / "a"
     path.write_bytes(b"before" * 10_000)
     checksum = sha256(path)
-    store.fault = lambda method, place, number: lambda: path.write_bytes(b"afters" * 10_000)  # type: ignore[assignment,return-value]
+    store.fault = lambda method, place, number: lambda: path.write_bytes(b"afters" * 10_000)
     with refused(StoreError, path=str(path)):
         objects.put_file(f"{bucket}/a", path, checksum)
     assert objects.head(f"{bucket}/a") is None

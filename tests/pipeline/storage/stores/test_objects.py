@@ -174,7 +174,7 @@ def test_a_write_on_a_condition_that_does_not_hold_changes_nothing(bucket):
 def test_a_large_file_is_put_and_fetched_although_requests_fail(bucket, store, tmp_path, size):
     (tmp_path / "large").write_bytes(random.Random(size).randbytes(size))
     checksum, place = sha256(tmp_path / "large"), f"{bucket}/large"
-    seen: set[str] = set()
+    seen = set()
 
     def fault(method, path, number):
         again = f"{method} {path}" in seen or method not in ("PUT", "GET")
