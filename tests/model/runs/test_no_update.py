@@ -5,14 +5,17 @@ import signal
 import subprocess
 import sys
 import time
+from types import SimpleNamespace
 
 import pytest
+from deepspeed import comm
+from deepspeed.runtime.fp16.loss_scaler import DynamicLossScaler
 
 from model.huggingface import bert_format
-from model.training import initial_weights
+from model.training import deepspeed_engine, initial_weights
 from pipeline.records import checkpoint_folder
 from pipeline.records.manifest import Manifest
-from tests.model.conftest import SMALL, rows, train_many
+from tests.model.conftest import SMALL, losses, rows, train_many
 
 pytestmark = pytest.mark.slow
 
@@ -84,3 +87,65 @@ def test_a_signal_before_the_first_good_update_asks_for_a_restart(root, work, tm
     process.send_signal(signal.SIGTERM)
     assert process.wait(60) == 75
     assert checkpoint_folder.locate(tmp_path)[1].updates == 0
+
+
+# The dynamic loss scale continues where it was.
+
+
+def scaler():
+    return DynamicLossScaler(
+        init_scale=2**16,
+        scale_window=4,
+        min_scale=1,
+        delayed_shift=2,
+        consecutive_hysteresis=False,
+        raise_error_at_min_scale=False,
+    )
+
+
+def test_a_resumed_scale_changes_when_an_undisturbed_one_does(monkeypatch):
+    monkeypatch.setattr(comm, "get_rank", lambda: 1)  # asked before a line is logged
+    overflows = [True, True, True, False, False, True, False, False, False, False, False, True]
+    undisturbed = SimpleNamespace(loss_scaler=scaler())
+    for step, overflow in enumerate(overflows):
+        resumed = SimpleNamespace(loss_scaler=scaler())
+        deepspeed_engine.restore_scale(resumed, deepspeed_engine.scale_of(undisturbed, "fp16"))
+        for later in overflows[step:]:
+            resumed.loss_scaler.update_scale(later)
+        undisturbed.loss_scaler.update_scale(overflow)
+        if step == 0:
+            final = deepspeed_engine.scale_of(resumed, "fp16")
+        assert deepspeed_engine.scale_of(resumed, "fp16") == final
+    assert deepspeed_engine.scale_of(undisturbed, "fp16") == final
+    assert final["cur_scale"] != 2**16
+
+
+def test_other_precisions_have_none():
+    assert deepspeed_engine.scale_of(SimpleNamespace(loss_scaler=scaler()), "bf16") == {}
+
+
+# A rank without a sample computes what the others do: its curve is that of one rank.
+
+
+FEW = ("batch_size=3", "micro_batch=1", "steps=4")
+KINDS = {  # settings, and how far the curves may be apart
+    "few": (FEW, 1e-4),
+    "growing": (("batch_size=6", "schedule.first_batch=1", "schedule.batch_share=1"), 1e-4),
+    "recompute": ((*FEW, "compute=recompute"), 1e-4),
+    "tokens": ((*FEW, "objective=mlm"), 1e-4),
+    "modern": ((*FEW, "model=modern-tiny", "model.layers=4", "objective=modern"), 1e-4),
+    "bf16": ((*FEW, "precision=bf16"), 0.02),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_rank_without_a_sample_trains_as_one_rank_does(work, tmp_path, kind):
+    words, apart = KINDS[kind]
+    settings = [f"workdir={work}", *SMALL, "steps=4", "evaluate_samples=1", *words]
+    train_many(
+        [
+            (1, [*settings, "deepspeed=zero1", f"out={tmp_path / 'one'}"]),
+            (2, [*settings, "deepspeed=zero3", f"out={tmp_path / 'two'}"]),
+        ]
+    )
+    assert losses(tmp_path / "two") == pytest.approx(losses(tmp_path / "one"), abs=apart)
