@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+import yaml
 from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer
 from transformers import (
@@ -77,16 +78,12 @@ def test_the_tokenizer_gives_the_ids_that_training_saw_and_no_segments(folder, v
     assert (opened.mask_token, opened.pad_token_id, opened.model_max_length) == ("[MASK]", 0, 64)
 
 
-def test_other_readers_find_what_they_ask_for(folder):
+def test_other_readers_find_what_they_ask_for_and_the_card_names_it(folder):
     sizes = json.loads((folder / "config.json").read_text())
     assert sizes["layer_norm_eps"] == sizes["norm_eps"] == 1e-5
     card = (folder / "README.md").read_text()
     served = model_card.serving("fill-mask", "modernbert", {"largest_onnx_difference": 1e-6})
     assert ("onnxruntime" in served, "CTranslate2" in served, "onnxruntime" in card) == (True, False, False)
-
-
-def test_the_card_names_it(folder):
-    card = (folder / "README.md").read_text()
     assert "ModernBERT (5 x 16)" in card
     assert "next-sentence" not in card
 
@@ -171,31 +168,32 @@ def test_what_an_encoder_alone_lacks_is_drawn_and_noted(theirs):
     assert torch.equal(state["encoder.norm.weight"], model.model.final_norm.weight)
 
 
-@pytest.mark.parametrize(
-    ("changes", "reason"),
-    [
-        ({"norm_bias": True}, "norm_bias is True"),
-        ({"hidden_activation": "silu"}, "hidden_activation is silu"),
-        ({"layer_types": ["full_attention"] * 3 + ["sliding_attention"] * 2}, "layer_types is"),
-        ({"rope_parameters": {"full_attention": {"rope_type": "yarn"}}}, "rope_type is yarn"),
-        ({"rope_parameters": {"full_attention": {"type": "linear", "factor": 2}}}, "is linear"),
-        ({"rope_scaling": {"rope_type": "yarn", "factor": 4.0}}, "rope_type is yarn"),
-        ({"rope_parameters": None, "rope_scaling": {"type": "linear", "factor": 2}}, "is linear"),
-        ({"rope_parameters": "default"}, "config.json"),
-        ({"layer_types": ["full_attention", "sliding_attention"] * 3}, "layer_types has 6"),
-        ({"layer_types": ["full_attention", "sliding_attention"]}, "layer_types has 2"),
-        ({"layer_types": None, "global_attn_every_n_layers": None}, "global_every is None"),
-        ({"vocab_size": "40"}, "vocab_size is '40', must be int"),
-        ({"max_position_embeddings": 64.0}, "max_position_embeddings is 64.0, must be int"),
-        ({"norm_eps": "1e-5"}, "norm_eps is '1e-5', must be float"),
-        ({"num_hidden_layers": None}, "num_hidden_layers is required"),
-        ({"classifier_pooling": "max"}, "classifier_pooling"),
-        ({"intermediate_size": 25}, "shape"),
-    ],
-)
+FULL, LOCAL = "full_attention", "sliding_attention"
+OTHERWISE = {  # what a config.json says
+    "norm_bias: true": "norm_bias is True",
+    "hidden_activation: silu": "hidden_activation is silu",
+    f"layer_types: [{FULL}, {FULL}, {FULL}, {LOCAL}, {LOCAL}]": "layer_types is",
+    f"layer_types: [{', '.join([FULL, LOCAL] * 3)}]": "layer_types has 6",
+    "rope_parameters: {full_attention: {rope_type: yarn}}": "rope_type is yarn",
+    "rope_parameters: {full_attention: {type: linear, factor: 2}}": "is linear",
+    "rope_scaling: {rope_type: yarn, factor: 4.0}": "rope_type is yarn",
+    "{rope_parameters: null, rope_scaling: {type: linear, factor: 2}}": "is linear",
+    "rope_parameters: default": "config.json",
+    "layer_types: [full_attention, sliding_attention]": "layer_types has 2",
+    "{layer_types: null, global_attn_every_n_layers: null}": "global_every is None",
+    "vocab_size: '40'": "vocab_size is '40', must be int",
+    "max_position_embeddings: 64.0": "max_position_embeddings is 64.0, must be int",
+    "norm_eps: '1e-5'": "norm_eps is '1e-5', must be float",
+    "num_hidden_layers: null": "num_hidden_layers is required",
+    "classifier_pooling: max": "classifier_pooling",
+    "intermediate_size: 25": "shape",
+}
+
+
+@pytest.mark.parametrize(("changes", "reason"), OTHERWISE.items())
 def test_what_we_compute_otherwise_is_refused(theirs, changes, reason):
     path = theirs[0] / "config.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+    path.write_text(json.dumps(json.loads(path.read_text()) | yaml.safe_load(changes)))
     with pytest.raises(InputError, match=reason):
         bert_format.load(theirs[0])
 

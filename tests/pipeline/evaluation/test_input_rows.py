@@ -154,12 +154,8 @@ def test_texts_are_no_question(text, tmp_path):
     assert [row.text for row in rows(tmp_path / "in.txt")] == text.split("\n")[:-1]
 
 
-BROKEN = {
-    "a.csv": ["text,text\na,b\n", "text\n", ""],
-    "a.tsv": ["text\tb\na\n"],
-    "a.jsonl": ['{"text": "a"}\n{"b": 1}\n'],
-}
-BROKEN = [(name, content, "text") for name, contents in BROKEN.items() for content in contents]
+BROKEN = [("a.csv", content, "text") for content in ("text,text\na,b\n", "text\n", "")]
+BROKEN += [("a.tsv", "text\tb\na\n", "text"), ("a.jsonl", '{"text": "a"}\n{"b": 1}\n', "text")]
 BROKEN += [("a.csv", "text,b\na,b\n", "c"), ("a.jsonl", '{"tokens": ["a", "b"]}\n', "tokens")]
 BROKEN += [("a.jsonl", '{"text": "a", "b": 2}\n{"b": 1}\n', "{b}: {text}")]
 

@@ -25,21 +25,8 @@ from pipeline.text import clean
 from tests.support.preparing import settings, vocabulary
 from tests.support.refusals import refused
 
-WORDS = [
-    "river",
-    "mill",
-    "road",
-    "rain",
-    "roof",
-    "town",
-    "letter",
-    "supper",
-    "clock",
-    "hall",
-    "apple",
-    "bread",
-    "market",
-]
+TOWN = "river mill road rain roof town letter supper clock hall apple bread market"
+WORDS = TOWN.split()
 
 
 def story(seed, words=40):

@@ -345,11 +345,8 @@ def test_a_file_that_is_no_text_is_named_and_can_be_skipped(reader, options, pac
 
 
 ARRAYS = ['[{"text": "a"}, {"text": "b"}]', '[\n{"text": "a"}\n]']
-OTHERS = [
-    *((each, r"jq -c '\.\[\]'") for each in ARRAYS),
-    ('{\n "text": "a"\n}', r"jq -c \."),
-    ('{"body": "a"}\n', "body"),
-]
+OTHERS = [(each, r"jq -c '\.\[\]'") for each in ARRAYS]
+OTHERS += [('{\n "text": "a"\n}', r"jq -c \."), ('{"body": "a"}\n{"body": "b"}', "body")]
 
 
 @pytest.mark.parametrize(("content", "word"), OTHERS)

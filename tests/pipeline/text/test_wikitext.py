@@ -172,24 +172,8 @@ PLAIN_SOUP = (
     "{{ }} [[ ]] [[a| <ref> <math> <!-- -{ < {{a|[[b| & = [[File: __A <table><ref> {{{a| |}} {{lang| "
     "{{quote|[[a| {{nowrap|a|b= {{lang|a|{{nowrap| {{convert|1|-| {{x}}a a{{x}} ({{x}} <x> <x></x> <math>\\y</math>"
 )
-SOUP = [
-    *PLAIN_SOUP.split(),
-    "\n{|",
-    "\n|}",
-    "''' a",
-    "[http://a ",
-    "\n==a",
-    "( ",
-    "{{a}} {{",
-    '<ref name="',
-    "a'''b ''",
-    "  ",
-    "{|\n{{",
-    "\n\n:",
-    "= a ",
-    "<ref a",
-    "[[a]] [[",
-]
+SPACED = ["\n{|", "\n|}", "''' a", "[http://a ", "\n==a", "( ", "{{a}} {{", '<ref name="', "a'''b ''", "  ", "{|\n{{"]
+SOUP = [*PLAIN_SOUP.split(), *SPACED, "\n\n:", "= a ", "<ref a", "[[a]] [["]
 
 
 @pytest.mark.parametrize("piece", SOUP)
