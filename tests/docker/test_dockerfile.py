@@ -142,8 +142,7 @@ def test_an_image_that_cannot_be_built_or_pushed_ends_it(root, tmp_path):
         builder.chmod(0o755)
         done = make(root, "REGISTRY=registry/team", f"BUILDER={builder}")
         assert done.returncode != 0
-        assert done.stdout.split()[-1] == fails
-        assert done.stdout.split().count(fails) == 1
+        assert (done.stdout.split()[-1], done.stdout.split().count(fails)) == (fails, 1)
 
 
 def test_a_registry_has_to_be_named(root):

@@ -87,8 +87,7 @@ def test_the_reader_on_the_page_of_the_format_reads_what_prepare_writes(root, co
         stored = info.marked(shard.values, np.arange(len(shard.values)) % 2 == 1)
         path = tmp_path / shard.path.name
         write_shard(path, info, stored, shard.offsets, shard.a_len, shard.is_random_next)
-    assert found == expected
-    assert list(samples(tmp_path, "train", 1, 2)) == expected
+    assert (found, list(samples(tmp_path, "train", 1, 2))) == (expected, expected)
     imports = {line.split()[1] for line in reader.text.splitlines() if "import" in line}
     assert imports == {"json", "pathlib", "pyarrow"}
 

@@ -61,8 +61,7 @@ def test_what_a_person_must_see_outweighs_what_a_restart_mends(launcher, codes, 
 
 
 def test_without_ranks_the_launchers_own_code_counts():
-    assert verdict(2, {}, {}) == 2
-    assert verdict(-15, {}, {}) == AGAIN
+    assert (verdict(2, {}, {}), verdict(-15, {}, {})) == (2, AGAIN)
 
 
 def start(script, folder):
@@ -177,8 +176,7 @@ def test_a_launcher_without_ranks_is_told_once(tmp_path):
     process = start(STORM, tmp_path)
     process.send_signal(signal.SIGTERM)
     process.communicate(timeout=60)
-    assert process.returncode == Exit.RESTART
-    assert (tmp_path / "told").read_text().count("told") == 1
+    assert (process.returncode, (tmp_path / "told").read_text().count("told")) == (Exit.RESTART, 1)
 
 
 # A rank that the watchdog ends before there is anything to save.

@@ -126,8 +126,7 @@ def test_a_finished_run_uploads_its_model_when_asked_later(trained, hub, tmp_pat
     settings.push = "me/model"
     for _ in range(2):
         run.execute(config)
-        assert hub.models.repositories["me/model"].keys() == {"main"}
-        assert hub.models.commits == 1
+        assert (hub.models.repositories["me/model"].keys(), hub.models.commits) == ({"main"}, 1)
     assert (tmp_path / "work" / "convert" / "manifest.json").read_bytes() == made
 
 

@@ -133,8 +133,7 @@ def test_a_later_run_goes_on_where_the_first_gave_up(server, big, tmp_path):
         run(config(tmp_path, big))
     assert not (tmp_path / "big.bin").exists()
     run(config(tmp_path, big))
-    assert (tmp_path / "big.bin").read_bytes() == CONTENT
-    assert server.asked[-1][1] == "bytes=1020-"
+    assert ((tmp_path / "big.bin").read_bytes(), server.asked[-1][1]) == (CONTENT, "bytes=1020-")
 
 
 def test_tries_that_bring_much_do_not_count(server, big, tmp_path, monkeypatch):
@@ -167,8 +166,7 @@ def test_a_part_goes_on_though_its_note_has_no_secret(server, tmp_path):
         http_transfer.fetch(url, part, policy, digest=None)
     assert "secret" not in http_transfer.note_of(part).read_text()
     http_transfer.fetch(url, part, policy, digest=None)
-    assert part.read_bytes() == CONTENT
-    assert server.asked[-1][1] == "bytes=1000000-"
+    assert (part.read_bytes(), server.asked[-1][1]) == (CONTENT, "bytes=1000000-")
 
 
 def test_without_version_and_digest_nothing_is_gone_on_with(server, tmp_path):
@@ -237,8 +235,7 @@ class TestAddresses:
         first, second = self.both(server)
         run(config(tmp_path, first))
         assert not run(config(tmp_path, second)).figures["files"][0]["kept"]
-        assert (tmp_path / "text.bin").read_bytes() == b"second"
-        assert len(server.asked) == 2
+        assert ((tmp_path / "text.bin").read_bytes(), len(server.asked)) == (b"second", 2)
 
     def test_it_is_kept_when_other_settings_change(self, server, big, tmp_path):
         first, _ = self.both(server)

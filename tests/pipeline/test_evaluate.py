@@ -171,8 +171,7 @@ def test_a_grid_that_was_cut_off_goes_on_and_ends_the_same(config, monkeypatch):
     (Path(config.out) / "manifest.json").unlink()
     (Path(config.out) / "runs" / "random-16-0.003-1.json").unlink()
     (Path(config.out) / "runs" / "random-16-0.003-0.json").write_bytes(b"\0")  # a disk that failed
-    assert run(config).files == whole
-    assert seeds == [0, 1]
+    assert (run(config).files, seeds) == (whole, [0, 1])
 
 
 @pytest.mark.slow
@@ -180,11 +179,9 @@ def test_a_grid_that_grew_keeps_its_runs_and_one_with_other_settings_does_not(co
     run(config)
     seeds = count_training(monkeypatch)
     grown = run(replace(config, seeds=[0, 7]))
-    assert seeds == [7, 7]
-    assert len([name for name in grown.files if name.startswith("runs/")]) == 4
+    assert (seeds, len([name for name in grown.files if name.startswith("runs/")])) == ([7, 7], 4)
     run(replace(config, epochs=2))
-    assert seeds == [7, 7, 0, 0]
-    assert len(list((Path(config.out) / "runs").iterdir())) == 2
+    assert (seeds, len(list((Path(config.out) / "runs").iterdir()))) == ([7, 7, 0, 0], 2)
 
 
 def test_malformed_rows_show_before_the_work(config, capsys):

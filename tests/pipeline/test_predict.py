@@ -512,8 +512,7 @@ def test_vectors_go_into_a_new_folder_and_a_failure_leaves_nothing(pretrained, t
     embed.embed(EmbedConfig(pretrained=str(pretrained), input=str(tmp_path / "in.txt"), out=str(out)))
     with pytest.raises(TypeError), embed.new_file(out) as path:
         path.write_bytes("half")
-    assert list(out.parent.iterdir()) == [out]
-    assert np.load(out).shape == (1, 16)
+    assert (list(out.parent.iterdir()), np.load(out).shape) == ([out], (1, 16))
 
 
 def test_the_commands_work(pretrained, tmp_path):

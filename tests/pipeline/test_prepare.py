@@ -195,8 +195,7 @@ def test_other_objectives_have_shards_of_their_own(corpus, vocab, tmp_path, pair
     lengths = np.concatenate([np.diff(shard.offsets) for shard in found])
     a_len = np.concatenate([shard.a_len for shard in found])
     swapped = np.concatenate([shard.is_random_next for shard in found])
-    assert {shard.info.pairs for shard in found} == {pairs}
-    assert figures["documents"]["written"] == 40
+    assert ({shard.info.pairs for shard in found}, figures["documents"]["written"]) == ({pairs}, 40)
     if pairs == "sop":
         assert lengths.max() <= 125
         assert (a_len < lengths).all()

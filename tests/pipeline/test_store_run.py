@@ -32,8 +32,7 @@ def test_a_run_in_a_store_is_that_on_a_disk(root, bucket, tmp_path):
     run(root, command(SMALL, corpus, work, f"mirror={mirror}"))
     for name in STAGES:
         local, stored = Manifest.read(tmp_path / "local" / name), Manifest.read(f"{work}/{name}")
-        assert local.fingerprint == stored.fingerprint
-        assert local.files.keys() == stored.files.keys()
+        assert (local.fingerprint, local.files.keys()) == (stored.fingerprint, stored.files.keys())
         for file in local.files:
             if file.endswith(SAME):
                 assert local.files[file] == stored.files[file], file

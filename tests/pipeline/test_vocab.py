@@ -57,8 +57,7 @@ def test_both_files_hold_one_vocabulary(books, tmp_path):
     out, result = make(books, tmp_path / "out")
     entries = (out / "vocab.txt").read_text().splitlines()
     wordpiece = WordPiece.load(out)
-    assert entries[:5] == list(SPECIAL)
-    assert wordpiece.vocab == entries
+    assert (entries[:5], wordpiece.vocab) == (list(SPECIAL), entries)
     assert wordpiece.sha256 == sha256(out / "tokenizer.json") == result.figures["sha256"]
     assert len(entries) == len(set(entries)) == result.figures["size"] <= 120
     assert "##]" not in entries, "special tokens in the text are no words"

@@ -200,8 +200,7 @@ def test_hosts_get_their_secret_by_standard_input(monkeypatch):
     both._send()
     first, second = (json.loads(line) for line in told)
     secret = first["environment"][SECRET]
-    assert len(secret) == 32
-    assert secret == second["environment"][SECRET]
+    assert (len(secret), secret) == (32, second["environment"][SECRET])
     shown = [first["command"], second["command"], *([*host.ssh, host.remote] for host in both.hosts)]
     assert not any(secret in word for line in shown for word in line)
 

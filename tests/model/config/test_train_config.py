@@ -58,8 +58,7 @@ def test_the_published_sizes_are_those_of_the_choices(name):
     values = OmegaConf.load(conf_files.CONF / "model" / f"{name}.yaml")
     assert PUBLISHED[name] == tuple(values[key] for key in SHAPE)
     config = ModelConfig(**{str(key): value for key, value in values.items()})
-    assert config.size_name == name
-    assert replace(config, layers=6, hidden=384).size_name == "6 x 384"
+    assert (config.size_name, replace(config, layers=6, hidden=384).size_name) == (name, "6 x 384")
 
 
 def test_a_size_of_the_users_own_keeps_its_name():

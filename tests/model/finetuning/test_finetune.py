@@ -46,12 +46,10 @@ def words_of(ids):
 
 def test_samples_are_framed_as_in_pre_training(wordpiece):
     single = tokenize(wordpiece, ["a b"], None, [1.0], WHOLE)
-    assert words_of(single.ids[0]) == "[CLS] a b [SEP]"
-    assert single.second.tolist() == [4]
+    assert (words_of(single.ids[0]), single.second.tolist()) == ("[CLS] a b [SEP]", [4])
     pair = tokenize(wordpiece, ["a b", ""], ["c", "d e"], [1.0, 0.0], WHOLE)
     assert words_of(pair.ids[0]) == "[CLS] a b [SEP] c [SEP]"
-    assert words_of(pair.ids[1]) == "[CLS] [SEP] d e [SEP]"
-    assert pair.second.tolist() == [4, 2]
+    assert (words_of(pair.ids[1]), pair.second.tolist()) == ("[CLS] [SEP] d e [SEP]", [4, 2])
 
 
 def truncated(a, b, room):

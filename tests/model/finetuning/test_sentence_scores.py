@@ -167,7 +167,6 @@ def test_products_are_exact_while_scores_are_made_and_as_before_afterwards():
     torch.set_float32_matmul_precision("high")  # as `device_of` sets it on a GPU
     try:
         scorer.scores([np.array([2, 5, 6, 3])], np.array([1]))
-        assert seen == ["highest"]
-        assert torch.get_float32_matmul_precision() == "high"
+        assert (seen, torch.get_float32_matmul_precision()) == (["highest"], "high")
     finally:
         torch.set_float32_matmul_precision(before)

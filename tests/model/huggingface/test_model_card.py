@@ -182,8 +182,7 @@ def test_examples_are_beginnings_of_held_out_texts_and_the_head_fills_them(tmp_p
     assert [one["text"] for one in filled] == found
     for one in filled:
         (likely,) = one["masks"]
-        assert len(likely) == 3
-        assert likely[0] == {"word": "captain", "probability": 1.0}
+        assert (len(likely), likely[0]) == (3, {"word": "captain", "probability": 1.0})
     (tmp_path / "tokenizer.json").write_text(build([*entries, "more"], lowercase=True))
     assert mask_filling.examples(tmp_path, WordPiece.load(tmp_path), 2) == {}, "shards of another vocabulary"
     assert not mask_filling.has_head(config, [f"masked_head.bias: {bert_format.INITIALISED}"])

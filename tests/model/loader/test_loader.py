@@ -103,8 +103,7 @@ def test_a_sample_is_cls_a_sep_b_sep_for_every_seed_of_validation(tmp_path, judg
     written = write(tmp_path, split="validation", pairs="nsp" if judged else "none")
     made = (loader(tmp_path, split="validation", seed=seed, next_sentence=judged) for seed in (0, 1))
     one, other = (each.batch(0, sum(ROWS)).batches for each in made)
-    assert restored(one[0]) == written
-    assert one[0].segment_ids.any() == judged
+    assert (restored(one[0]), one[0].segment_ids.any()) == (written, judged)
     assert same(join(one), join(other))
 
 
@@ -213,8 +212,7 @@ def test_a_row_of_unknown_tokens_has_nothing_to_predict(tmp_path):
     path = tmp_path / "train-00000-of-00001.arrow"
     write_shard(path, INFO, values, offsets, np.array([1, 1]), np.array([False, True]))
     found = loader(tmp_path).batch(0, 2)
-    assert found.masked == 1
-    assert found.batches[0].masked_labels.tolist() == [7]
+    assert (found.masked, found.batches[0].masked_labels.tolist()) == (1, [7])
     write_shard(path, INFO, values[:2], offsets[:2], np.array([1]), np.array([False]))
     assert loader(tmp_path).most_frequent_shares(1) == (0, 1)
 
@@ -329,8 +327,7 @@ def test_held_out_samples_of_a_mixture_are_from_all_folders(folder, books):
     assert held_out.samples == 14
     samples = restored(held_out.batch(0, 14).batches[0])
     alone = restored(loader(books, split="validation").batch(0, 7).batches[0])
-    assert [sample for sample in samples if sample in alone] == alone
-    assert len(set(samples)) == 14
+    assert ([sample for sample in samples if sample in alone], len(set(samples))) == (alone, 14)
 
 
 def test_a_schedule_changes_how_many_are_masked_never_which_come_first(tmp_path):

@@ -20,8 +20,7 @@ from tests.support import forked
 def test_only_matrices_decay():
     module = nn.Sequential(nn.Linear(3, 4), nn.LayerNorm(4), nn.Embedding(5, 4))
     matrices, vectors = parameter_groups(module, 0.01)
-    assert matrices["weight_decay"] == 0.01
-    assert vectors["weight_decay"] == 0.0
+    assert (matrices["weight_decay"], vectors["weight_decay"]) == (0.01, 0.0)
     assert [p.dim() for p in matrices["params"]] == [2, 2]
     assert [p.dim() for p in vectors["params"]] == [1, 1, 1]
 

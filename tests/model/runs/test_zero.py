@@ -51,8 +51,7 @@ def curves(work, tmp_path_factory):
 @pytest.mark.parametrize("stage", STAGES)
 def test_every_stage_on_two_processes_gives_the_curve_of_one(curves, optimizer, stage):
     one = curves[optimizer, 0, 1]
-    assert len(one) == 40
-    assert curves[optimizer, stage, 2] == pytest.approx(one, abs=1e-4)
+    assert (len(one), curves[optimizer, stage, 2]) == (40, pytest.approx(one, abs=1e-4))
     assert held_out[optimizer, stage, 2] == pytest.approx(held_out[optimizer, 0, 1], abs=1e-4)
 
 

@@ -60,8 +60,7 @@ def test_weights_and_biases_holds_what_was_logged(logged):
     assert [row["_step"] for row in rows] == [1, 2, 3, 4, 5, 6], "the newest folder has all of them"
     assert all(row["train/loss"] == 8 / row["_step"] for row in rows)
     last = [row for row in history(logged) if "validation/masked_lm_accuracy" in row][-1]
-    assert last["validation/masked_lm_accuracy"] == 0.25
-    assert last["_step"] == 6
+    assert (last["validation/masked_lm_accuracy"], last["_step"]) == (0.25, 6)
 
 
 def test_a_resumed_run_keeps_its_id_and_its_settings_and_is_one_job_of_its_group(logged):
@@ -95,8 +94,7 @@ def test_curves_stay_apart_when_a_start_is_killed(tmp_path, monkeypatch, renames
         patched.setattr(Path, "replace", killed)
         with contextlib.suppress(KeyboardInterrupt):
             swap_metrics_files(tmp_path, one)
-    assert start(one) == "1"
-    assert start(other) == "2"
+    assert (start(one), start(other)) == ("1", "2")
 
 
 def test_a_training_with_other_settings_has_a_curve_of_its_own(tmp_path, monkeypatch):
@@ -182,8 +180,7 @@ def test_after_kills_and_resumes_w_and_bs_own_reader_finds_each_row_of_ours(tmp_
     for row in read_metrics(tmp_path):
         kind, step = row.pop("kind"), row.pop("step")
         ours.setdefault(step, {}).update({f"{kind}/{key}": value for key, value in row.items()})
-    assert list(ours) == list(range(1, 451))
-    assert synchronised(tmp_path)[2] == ours
+    assert (list(ours), synchronised(tmp_path)[2]) == (list(range(1, 451)), ours)
 
 
 def test_an_alert_reaches_weights_and_biases(tmp_path):
@@ -228,8 +225,7 @@ tracker.close()
 def test_the_end_of_its_service_costs_training_nothing(tmp_path, more):
     done = forked.fresh("-c", HEAD + BEREFT, tmp_path, more)
     assert done.returncode == 0, done.stderr
-    assert done.stderr == ""
-    assert done.stdout.count("warning: ") == 1
+    assert (done.stderr, done.stdout.count("warning: ")) == ("", 1)
     assert len(read_metrics(tmp_path)) == 1 + more
 
 

@@ -306,5 +306,4 @@ def test_nothing_is_lost_where_hundreds_of_megabytes_cross_a_stage(tmp_path):
             | "See" >> beam.Map(lambda pair: (tmp_path / str(pair[0])).write_text(str(len(pair[1]))))
         )
     seen = [path.read_text() for path in tmp_path.iterdir()]
-    assert len(seen) == count
-    assert set(seen) == {str(size)}
+    assert (len(seen), set(seen)) == (count, {str(size)})

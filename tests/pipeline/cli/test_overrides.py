@@ -153,8 +153,7 @@ def test_a_run_in_another_store_is_refused_and_leaves_nothing(root, tmp_path):
     done = forked.module(
         "pipeline.run", "+corpus=sample", "workdir=hdfs://corpora/run", cwd=tmp_path, env={"PYTHONPATH": str(root)}
     )
-    assert done.returncode == Exit.USER
-    assert len(done.stderr.splitlines()) == 1
+    assert (done.returncode, len(done.stderr.splitlines())) == (Exit.USER, 1)
     assert not list(tmp_path.iterdir())
 
 

@@ -136,8 +136,7 @@ def test_work_goes_on_when_its_terminal_is_closed(root, tmp_path):
     os.close(end)
     assert os.read(terminal, 10)
     os.close(terminal)
-    assert process.wait(60) == 0
-    assert (tmp_path / "done").read_text() == "True"
+    assert (process.wait(60), (tmp_path / "done").read_text()) == (0, "True")
 
 
 @pytest.mark.parametrize(

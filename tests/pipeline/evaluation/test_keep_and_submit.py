@@ -126,8 +126,7 @@ def pairs(tmp_path):
 def test_a_causal_model_is_refused_before_it_is_trained(pairs):
     task = examples.task_of("rte")
     context = grid_search.prepare(configured(pairs, task))
-    assert len(context.train) == 2
-    assert grid_search.score_of(context, []).title == "RTE"
+    assert (len(context.train), grid_search.score_of(context, []).title) == (2, "RTE")
     with refused(InputError, "causal", path=str(pairs / "model")):
         grid_search.prepare(configured(pairs, task, keep=True))
 

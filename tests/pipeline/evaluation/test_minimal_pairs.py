@@ -248,8 +248,7 @@ def test_sentences_after_a_context_have_the_ids_that_they_have_in_the_text(prefi
             bpe.library.encode(text, add_special_tokens=False).ids
             for text in (context, f"{context} {side}" if context else side)
         )
-        assert sequence.tolist() == [bpe.cls, *whole, bpe.sep]
-        assert start == 1 + len(before)
+        assert (sequence.tolist(), start) == ([bpe.cls, *whole, bpe.sep], 1 + len(before))
 
 
 @torch.no_grad()
@@ -422,8 +421,7 @@ def test_a_model_without_its_masked_lm_head_is_refused(tmp_path, model_folder):
 @pytest.mark.shared_data
 def test_the_whole_of_blimp_is_read(shared_data):
     pairs = zero_shot.read_pairs(str(shared_data), examples.task_of("blimp"))
-    assert len(pairs) == 67_000
-    assert len(pairs.groups) == 67
+    assert (len(pairs), len(pairs.groups)) == (67_000, 67)
     assert not pairs.malformed
     assert len({group for group, _ in pairs.groups.values()}) == 13
 

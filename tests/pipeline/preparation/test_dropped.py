@@ -119,8 +119,7 @@ def test_the_rows_do_not_depend_on_the_layout(world, tmp_path, monkeypatch):
     assert made(world, tmp_path / "merged", **small) == expected
     monkeypatch.setattr(dropped, "MOST", 9)
     figures, rows = made(world, tmp_path / "few", **small)
-    assert len(rows) == 9
-    assert figures == expected[0] | {"dropped": 9}
+    assert (len(rows), figures) == (9, expected[0] | {"dropped": 9})
     assert all(row in expected[1] for row in rows)
     assert made(world, tmp_path / "few in one", **many | {"split_bytes": 10**6})[1] == rows
 

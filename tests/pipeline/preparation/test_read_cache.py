@@ -152,8 +152,7 @@ def test_what_was_damaged_is_read_again(vocab, corpus, tmp_path, reads):
         unit.write_bytes(data)
         reads.clear()
         shutil.rmtree(tmp_path / "kept")
-        assert made(config(tmp_path, "kept", keep_reading=True)) == before
-        assert reads == [unit]
+        assert (made(config(tmp_path, "kept", keep_reading=True)), reads) == (before, [unit])
 
 
 def test_files_of_filters_count_by_what_they_say(vocab, corpus, tmp_path, reads):

@@ -125,8 +125,7 @@ def test_a_broken_object_is_named_and_can_be_skipped(line, why, tmp_path):
     with refused(InputError, why, path=str(path), line=2):
         read(config("jsonl", path))
     found, tally = read(config("jsonl", path, on_error="skip"))
-    assert [d.text for d in found] == ["good", "fine"]
-    assert tally == {"broken": 1}
+    assert ([d.text for d in found], tally) == (["good", "fine"], {"broken": 1})
     assert f"{path}, line 2: " in tally.broken[0]
     assert why in tally.broken[0]
 
@@ -258,8 +257,7 @@ def test_two_keys_of_one_name_are_a_broken_row_and_names_are_compared_in_nfc(tmp
     (tmp_path / "a.jsonl").write_text("\n".join(rows), encoding="utf-8")
     for name in ("te\u0301", "t\u00e9"):
         found, tally = read(config("jsonl", tmp_path, options={"text": name}, on_error="skip"))
-        assert [document.text for document in found] == ["One.", "Two."]
-        assert tally == {"broken": 1}
+        assert ([document.text for document in found], tally) == (["One.", "Two."], {"broken": 1})
         assert "two keys of one name" in tally.broken[0]
 
 
@@ -339,8 +337,7 @@ def test_a_file_that_is_no_text_is_named_and_can_be_skipped(reader, options, pac
     with refused(InputError, "binary", path=str(bad)):
         read(config(reader, tmp_path, options=options), split_bytes)
     found, tally = read(config(reader, tmp_path, options=options, on_error="skip"), split_bytes)
-    assert [d.text for d in found] == [d.text for d in expected]
-    assert tally == {"broken": 1}
+    assert ([d.text for d in found], tally) == ([d.text for d in expected], {"broken": 1})
     assert str(bad) in tally.broken[0]
 
 

@@ -186,8 +186,7 @@ def test_old_dumps_tell_the_namespace_by_the_title_only(tmp_path):
     talk = page(2, revision("Talk."), namespace=None).replace("T2", "Diskusjon:T1")
     titled = page(3, revision("Text."), namespace=None).replace("T3", "Alien: Part 3")
     documents, tally = read(write(tmp_path, HEAD + talk + titled + TAIL))
-    assert [document.id for document in documents] == ["wiki:3"]
-    assert tally == {"namespace": 1}
+    assert ([document.id for document in documents], tally) == (["wiki:3"], {"namespace": 1})
 
 
 def test_the_dump_names_its_own_namespaces(tmp_path):
@@ -292,8 +291,7 @@ def test_memory_is_flat_in_the_size_of_the_dump(tmp_path):
 )
 def test_real_dumps_account_for_every_page(shared_data, name, documents, total):
     found, tally = read(shared_data / "wiki_xml" / name)
-    assert len(found) == documents
-    assert len(found) + tally.total() == total
+    assert (len(found), len(found) + tally.total()) == (documents, total)
 
 
 @pytest.mark.shared_data

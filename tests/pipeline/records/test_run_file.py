@@ -76,8 +76,7 @@ def test_any_value_comes_back(tmp_path_factory, text, banned, options):
             corpus=CorpusConfig(name="c", reader="text", path=f"p{text}", options=options),
         ),
     )
-    assert stage_of(run) == run.stages["prepare"].config
-    assert run_document.read(run.place) == run
+    assert (stage_of(run), run_document.read(run.place)) == (run.stages["prepare"].config, run)
 
 
 def test_words_change_what_the_record_says(tmp_path):

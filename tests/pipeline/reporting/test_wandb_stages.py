@@ -79,8 +79,7 @@ def test_every_stage_is_one_run_of_the_group_with_an_artifact_of_references(work
     monkeypatch.setenv("WANDB_TAGS", "devlin,abc123")
     log(work)
     runs = {run.display_name: run for run in of(work, "run")}
-    assert runs.keys() == FIGURES.keys()
-    assert {run.run_group for run in runs.values()} == {"wiki"}
+    assert (runs.keys(), {run.run_group for run in runs.values()}) == (FIGURES.keys(), {"wiki"})
     assert runs["evaluate-rte"].job_type == "evaluate"
     assert runs["train"].run_id == "12ab34cd", "training goes on in its own run"
     assert set(runs["prepare"].tags) == {"devlin", "abc123", "wiki", "base"}

@@ -142,8 +142,7 @@ def test_by_order_pairs_are_neighbours_in_or_out_of_order(lengths, max_tokens, s
     key = counter_rng.key(seed, "x")
     owner = owners(lengths)
     for a, b, swapped in vectorised_pairs(documents, max_tokens, 0.1, key, by_order=True):
-        assert owner[a[0]] == owner[b[0]]
-        assert (a[0] > b[0]) == swapped
+        assert (owner[a[0]], a[0] > b[0]) == (owner[b[0]], swapped)
     whole = vectorised_pairs(documents, 10_000, 0.0, key, by_order=True)
     covered = {token for a, b, _ in whole for token in (*a, *b)}
     assert covered == {t for t in range(len(owner)) if len(lengths[owner[t]]) > 1}

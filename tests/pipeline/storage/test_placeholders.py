@@ -81,8 +81,7 @@ def test_a_stand_in_among_chapters_is_left_out(tmp_path, kind):
             tar.addfile(member, io.BytesIO(raw))
     (tmp_path / "c.txt.gz").write_bytes(gzip.compress(STAND_INS[kind].encode()))
     found, tally = read("text", tmp_path, on_error="skip")
-    assert [each.text for each in found] == ["One.", "Three."] * 2
-    assert tally == {"broken": 3}
+    assert ([each.text for each in found], tally) == (["One.", "Three."] * 2, {"broken": 3})
 
 
 ARCHIVES = {"a-pages-articles.xml.bz2": "wikipedia", "a.xml": "wikipedia", "a.parquet": "parquet", "a.zip": "text"}

@@ -136,8 +136,7 @@ def test_one_letter_that_is_certainly_wrong_decides_for_all():
     ],
 )
 def test_lines_are_joined_as_their_script_is_written(lines, text):
-    assert book_text.parse(lines).text == text
-    assert book_text.unwrapped(lines) == text
+    assert (book_text.parse(lines).text, book_text.unwrapped(lines)) == (text, text)
 
 
 @pytest.mark.parametrize("before", ["", "COPYRIGHTED "])

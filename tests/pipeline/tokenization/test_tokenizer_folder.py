@@ -83,8 +83,7 @@ FILES = [
 def test_trained_added_tokens_keep_their_rows_and_are_read_as_transformers_reads_them(files, library, tmp_path):
     folder = folder_of(tmp_path / "a", files, build(WORDS, lowercase=True) if library else None)
     theirs, ours = AutoTokenizer.from_pretrained(folder), WordPiece.load(folder)
-    assert ours.size == len(WORDS) + len(ADDED)
-    assert ours.vocab[len(WORDS) :] == ADDED
+    assert (ours.size, ours.vocab[len(WORDS) :]) == (len(WORDS) + len(ADDED), ADDED)
     for text in TEXTS:
         found = ours.encode([text])[0].tolist()
         assert found == theirs(text, add_special_tokens=False)["input_ids"], text
@@ -93,8 +92,7 @@ def test_trained_added_tokens_keep_their_rows_and_are_read_as_transformers_reads
     trained = CONFIG.__class__(**{**CONFIG.__dict__, "vocab_size": rows})
     state = build_model(trained).state_dict()
     size = bert_format.without_padding(folder, trained, state, [])
-    assert size.vocab_size == ours.size
-    assert len(state["encoder.embeddings.word.weight"]) == ours.size
+    assert (size.vocab_size, len(state["encoder.embeddings.word.weight"])) == (ours.size, ours.size)
     bert_format.save(tmp_path / "b", size, state, folder)
     again = AutoTokenizer.from_pretrained(tmp_path / "b")
     for text in TEXTS:
@@ -383,8 +381,7 @@ def test_transformers_frames_texts_as_training_does(own):
         library.post_processor = own
     source = vocabulary.framed(library.to_str(), segments=False)
     made = Tokenizer.from_str(source)
-    assert made.encode("a").ids == [0, 5, 2]
-    assert made.encode("a", "a").ids == [0, 5, 2, 5, 2]
+    assert (made.encode("a").ids, made.encode("a", "a").ids) == ([0, 5, 2], [0, 5, 2, 5, 2])
     assert vocabulary.framed(source, segments=False) == source
 
 

@@ -266,8 +266,7 @@ def slow(wordpiece, sentence, cut):
 def check(wordpiece, texts, cut):
     ids, lengths, goes_on = wordpiece.encode_words(texts, cut)
     plain = wordpiece.encode(texts)
-    assert ids.tolist() == plain[0].tolist()
-    assert lengths.tolist() == plain[1].tolist()
+    assert (ids.tolist(), lengths.tolist()) == (plain[0].tolist(), plain[1].tolist())
     assert goes_on.tolist() == [mark for text in texts for mark in slow(wordpiece, text, cut)]
     return goes_on
 

@@ -145,24 +145,20 @@ def test_threads_that_share_a_vocabulary_get_the_ids_of_one(monkeypatch, cached)
 def test_nothing_gives_nothing():
     for texts in ([], [""], ["", " \n", "\u200b", ""]):
         ids, lengths = TOKENIZERS["uncased"].encode(texts)
-        assert ids.dtype == np.uint16
-        assert ids.tolist() == []
-        assert lengths.tolist() == [0] * len(texts)
+        assert (ids.dtype, ids.tolist(), lengths.tolist()) == (np.uint16, [], [0] * len(texts))
 
 
 def test_halves_of_surrogate_pairs_are_passed_over():
     ids, lengths = TOKENIZERS["uncased"].encode(["the\ud800se", "\udfff", "the"])
     whole, _ = TOKENIZERS["uncased"].encode(["these", "the"])
-    assert ids.tolist() == whole.tolist()
-    assert lengths[1:].tolist() == [0, 1]
+    assert (ids.tolist(), lengths[1:].tolist()) == (whole.tolist(), [0, 1])
 
 
 @pytest.mark.parametrize(("size", "dtype"), [(2**16, np.uint16), (2**16 + 1, np.uint32)])
 def test_large_vocabularies_have_wide_ids(size, dtype):
     vocab = [*SPECIAL, *(f"w{number}" for number in range(5, size))]
     ids, _ = WordPiece(build(vocab)).encode([f"w{size - 1}"])
-    assert ids.dtype == dtype
-    assert ids.tolist() == [size - 1]
+    assert (ids.dtype, ids.tolist()) == (dtype, [size - 1])
 
 
 def test_other_tokenizers_are_left_to_the_library():
@@ -172,8 +168,7 @@ def test_other_tokenizers_are_left_to_the_library():
     wordpiece = WordPiece(library.to_str())
     assert "normalizer" in str(wordpiece.uncached)
     ids, lengths = wordpiece.encode(["a-b c", "[MASK]", ""])
-    assert lengths.tolist() == [2, 3, 0]
-    assert ids.tolist() == [5, *[wordpiece.unk] * 4]
+    assert (lengths.tolist(), ids.tolist()) == ([2, 3, 0], [5, *[wordpiece.unk] * 4])
 
 
 GEMMA = ("<pad>", "<unk>", "<bos>", "<eos>", "<mask>")
@@ -317,8 +312,7 @@ def test_sentences_have_the_ids_of_their_whole_paragraph(model):
         lines = wordpiece.library_texts(lines)
         encoded = wordpiece.library.encode_batch(lines, add_special_tokens=False)
         assert ids.tolist() == [number for one in encoded for number in one.ids]
-        assert len(lengths) == len(parts)
-        assert lengths.sum() == len(ids)
+        assert (len(lengths), lengths.sum()) == (len(parts), len(ids))
         lost = [
             end - start
             for one in encoded

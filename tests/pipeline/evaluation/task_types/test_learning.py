@@ -175,8 +175,7 @@ def test_equal_texts_are_on_one_side(tmp_path, model_folder):
     train, dev = read_sides(kind, task, None)
     texts = [{tuple(ids.tolist()) for ids in part.samples.ids} for part in (train, dev)]
     assert not texts[0] & texts[1]
-    assert len(train) + len(dev) == 300
-    assert len(texts[0]) + len(texts[1]) == len(set(rows))
+    assert (len(train) + len(dev), len(texts[0]) + len(texts[1])) == (300, len(set(rows)))
     assert len(dev) > 30
     assert len(read_sides(kind, task, 7)[0]) == 7
     with refused(InputError, "for dev", key="task.dev_share"):

@@ -88,8 +88,7 @@ def test_windows_have_the_question_and_point_at_answers_that_they_contain(wordpi
     ]
     part = made.part_of(questions)
     for window, ids, label in zip(part.extra[1], part.samples.ids, part.samples.labels, strict=True):
-        assert len(label) == made.outputs
-        assert window.begin == 2 + min(asked, 64, longest // 2)
+        assert (len(label), window.begin) == (made.outputs, 2 + min(asked, 64, longest // 2))
         assert len(ids) == window.begin + len(window.spans) + 1 <= longest
         begin, answer = start[window.question], answers[window.question]
         if begin < window.spans[0][0] or begin + len(answer) > window.spans[-1][1]:
