@@ -72,12 +72,9 @@ def test_every_configuration_is_a_command_with_a_schema():
 def test_a_key_stands_with_its_type_default_and_meaning(site):
     page = (site / "stages" / "prepare.html").read_text(encoding="utf-8")
     row = next(row for row in page.split("<tr>") if "<code>sequence_length</code>" in row)
-    assert re.findall(r"<td>(.*?)</td>", row, re.S) == [
-        "<code>sequence_length</code>",
-        "int",
-        "<code>128</code>",
-        "Tokens per sequence, with [CLS] and two [SEP].",
-    ]
+    help_text = "Tokens per sequence, with [CLS] and two [SEP]."
+    cells = ["<code>sequence_length</code>", "int", "<code>128</code>", help_text]
+    assert re.findall(r"<td>(.*?)</td>", row, re.S) == cells
 
 
 def test_every_proof_that_a_page_names_is_there(root):
@@ -147,13 +144,10 @@ CORPORA_OF_THE_TABLE_COMMANDS = [command for row in ROWS for command in re.finda
 ELSEWHERE = {"+corpus=fineweb2", "+corpus=mix", "+corpus=sample"}  # of the hub; of several; of what is installed
 TEXT = "The keeper of the lamp counted many boats."
 WIKI = f"<page><title>T</title><ns>0</ns><id>1</id><revision><text>{TEXT}</text></revision></page>"
-SAMPLES = {
+SAMPLES = dict.fromkeys(("books", "text", "lines"), ("a.txt", TEXT)) | {
     "wiki": ("a.xml", f"<mediawiki>{WIKI}</mediawiki>"),
     "wikiextractor": ("wiki_00", f'<doc id="1" title="T">\nT\n\n{TEXT}\n</doc>\n'),
     "enterprise": ("a.ndjson", json.dumps({"identifier": 1, "article_body": {"html": f"<p>{TEXT}</p>"}})),
-    "books": ("a.txt", TEXT),
-    "text": ("a.txt", TEXT),
-    "lines": ("a.txt", TEXT),
     "numbered": ("a.txt", f"1\t{TEXT}\n" * 30),
     "jsonl": ("a.jsonl", json.dumps({"text": TEXT})),
     "tsv": ("a.tsv", f"text\tn\n{TEXT}\t1\n"),

@@ -165,18 +165,9 @@ def write_modernbert(folder):
     trainer = trainers.BpeTrainer(special_tokens=special, initial_alphabet=letters, vocab_size=300)
     tokenizer.train_from_iterator(["the sea and the sailor"], trainer)
     torch.manual_seed(0)
-    config = ModernBertConfig(
-        vocab_size=tokenizer.get_vocab_size(),
-        hidden_size=32,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        intermediate_size=48,
-        pad_token_id=0,
-        cls_token_id=2,
-        sep_token_id=3,
-        bos_token_id=2,
-        eos_token_id=3,
-    )
+    special = {"pad_token_id": 0, "cls_token_id": 2, "sep_token_id": 3, "bos_token_id": 2, "eos_token_id": 3}
+    sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 48}
+    config = ModernBertConfig(vocab_size=tokenizer.get_vocab_size(), **sizes, **special)
     ModernBertForMaskedLM(config).save_pretrained(folder)
     tokenizer.save(str(folder / "tokenizer.json"))
 

@@ -41,17 +41,16 @@ run corpus=sample train.epochs=1 recipe=devlin
 train deepspeed.zero_optimization=2
 train precision=bf16 deepspeed=zero0
 """
+FOLDER, READER = "asks for another folder", "which one is the reader's choice"
 UNTRIED = {  # what begins so, and why it is not typed here
     "is required; add +corpus=NAME": "any corpus needs a path",
-    "is a file and is not overwritten": "asks for another folder",
-    "cannot be replaced; set out": "asks for another folder",
-    "is not writable": "asks for another folder",
-    "is in the folder that this command writes": "asks for another folder",
+    **dict.fromkeys(("is a file and is not overwritten", "cannot be replaced; set out", "is not writable"), FOLDER),
+    "is in the folder that this command writes": FOLDER,
     "field text not found": "the reader's; tests/pipeline/cli/test_mistakes.py types cures of reading",
     "no finished stages found": "asks for a finished run",
     "if it belongs to the value before": "one of two readings",
     "has curly quotation marks": "the shell's marks, before any word is read",
-    "set one of these": "which one is the reader's choice",
+    "set one of these": READER,
     "must be a folder; set data=": "evaluation reads the files",
 }
 

@@ -67,14 +67,8 @@ def test_without_ranks_the_launchers_own_code_counts():
 def start(script, folder):
     """Start a launcher below `model.launch`; it makes the file `begun`."""
     command = [sys.executable, "-m", "model.launch", sys.executable, "-c", script, str(folder)]
-    process = subprocess.Popen(
-        command,
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        text=True,
-        stderr=subprocess.PIPE,
-        start_new_session=True,
-    )
+    pipes = {"text": True, "stderr": subprocess.PIPE, "start_new_session": True}
+    process = subprocess.Popen(command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, **pipes)
     while not (folder / "begun").exists():
         assert process.poll() is None
         time.sleep(0.05)

@@ -66,13 +66,8 @@ def run(tmp_path, request):
     state = finished.state(7, model=dataclasses.asdict(config), data="p" * 64, tokenizer=tokenizer)
     folder = checkpoint_folder.runs(tmp_path / "train") / ("t" * 12)
     checkpoint.write(folder, state, weights, {"exp_avg.x": torch.zeros(1)})
-    return ConvertConfig(
-        workdir=str(tmp_path),
-        out=str(tmp_path / "convert"),
-        train=str(tmp_path / "train"),
-        vocab=str(vocab),
-        force=False,
-    )
+    places = {name: str(tmp_path / name) for name in ("train", "vocab")} | {"out": str(tmp_path / "convert")}
+    return ConvertConfig(workdir=str(tmp_path), force=False, **places)
 
 
 def write_sentence_model(folder):
@@ -165,16 +160,11 @@ def test_missing_inputs_are_named(run, tmp_path):
         convert.make(dataclasses.replace(run, train=str(tmp_path / "no")), tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("run", "name", "by"),
-    [
-        ("bert", "bert.pooler.dense.bias", 1e-3),
-        ("bert", "cls.predictions.bias", 1e-3),
-        ("modernbert", "decoder.bias", 0.1),
-        ("modernbert", "model.layers.1.attn.Wqkv.weight", 0.1),
-    ],
-    indirect=["run"],
-)
+FAULTS = [("bert", "bert.pooler.dense.bias", 1e-3), ("bert", "cls.predictions.bias", 1e-3)]
+FAULTS += [("modernbert", name, 0.1) for name in ("decoder.bias", "model.layers.1.attn.Wqkv.weight")]
+
+
+@pytest.mark.parametrize(("run", "name", "by"), FAULTS, indirect=["run"])
 def test_the_check_sees_one_wrong_number(run, name, by):
     stage.run("convert", run, convert.make)
     trained = initial_weights.read(run.train)

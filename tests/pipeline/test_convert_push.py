@@ -10,7 +10,7 @@ from safetensors.torch import load
 from model.config import ModelConfig
 from model.encoders.architectures import build_model
 from model.training import checkpoint
-from pipeline import convert, run
+from pipeline import convert
 from pipeline.config import ConvertConfig, CorpusConfig, ExecutorConfig, RunConfig
 from pipeline.errors import ConfigError, Exit, InputError, Restart
 from pipeline.orchestration.kinds import KINDS
@@ -56,14 +56,8 @@ def hub(tmp_path):
 
 
 def settings(trained, out, **more):
-    return ConvertConfig(
-        workdir=str(out),
-        out=str(out / "convert"),
-        train=str(trained / "train"),
-        vocab=str(trained / "vocab"),
-        push="me/model",
-        **more,
-    )
+    places = {name: str(trained / name) for name in ("train", "vocab")} | {"out": str(out / "convert")}
+    return ConvertConfig(workdir=str(out), push="me/model", **places, **more)
 
 
 def steps_of(hub):
@@ -106,20 +100,11 @@ def test_chosen_checkpoints_become_revisions_that_are_whole_models(trained, hub,
 
 @pytest.mark.slow
 def test_a_finished_run_uploads_its_model_when_asked_later(trained, hub, tmp_path):
-    settings = ConvertConfig(
-        workdir=str(tmp_path / "work"),
-        out=str(tmp_path / "work" / "convert"),
-        train=str(trained / "train"),
-        vocab=str(trained / "vocab"),
-    )
-    config = RunConfig(
-        workdir=str(tmp_path / "work"),
-        corpus=CorpusConfig(name="text", reader="text", path="."),
-        recipe="one",
-        stages={"convert": settings},
-        executor=ExecutorConfig(),
-        cores=1,
-    )
+    places = {name: str(trained / name) for name in ("train", "vocab")}
+    settings = ConvertConfig(workdir=str(tmp_path / "work"), out=str(tmp_path / "work" / "convert"), **places)
+    corpus = CorpusConfig(name="text", reader="text", path=".")
+    run = {"recipe": "one", "stages": {"convert": settings}, "executor": ExecutorConfig(), "cores": 1}
+    config = RunConfig(workdir=str(tmp_path / "work"), corpus=corpus, **run)
     run.execute(config)
     made = (tmp_path / "work" / "convert" / "manifest.json").read_bytes()
     assert not hub.models.repositories

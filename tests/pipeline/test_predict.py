@@ -344,15 +344,12 @@ def sentence_model(source, folder, settings, *kinds):
     return folder
 
 
+POOLED = [({"pooling_mode_max_tokens": True}, "max"), ({"pooling_mode": "mean"}, "mean")]
+POOLED.append(({"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": False}, "cls"))
+
+
 @pytest.mark.parametrize("normalized", [False, True])
-@pytest.mark.parametrize(
-    ("settings", "pooling"),
-    [
-        ({"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": False}, "cls"),
-        ({"pooling_mode_max_tokens": True}, "max"),
-        ({"pooling_mode": "mean"}, "mean"),
-    ],
-)
+@pytest.mark.parametrize(("settings", "pooling"), POOLED)
 def test_a_sentence_model_is_pooled_as_it_says(pretrained, tmp_path, settings, pooling, normalized):
     kinds = ["Normalize"] if normalized else []
     folder = sentence_model(pretrained, tmp_path / "model", settings, *kinds)
@@ -364,20 +361,14 @@ def test_a_sentence_model_is_pooled_as_it_says(pretrained, tmp_path, settings, p
     np.testing.assert_allclose(found, expected, atol=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("file", "content", "text", "reads"),
-    [
-        (
-            "config_sentence_transformers.json",
-            {"prompts": {"q": "a mat "}, "default_prompt_name": "q"},
-            "cat",
-            "a mat cat",
-        ),
-        ("config_sentence_transformers.json", {"prompts": {"q": "a mat "}, "default_prompt_name": None}, "cat", "cat"),
-        ("tokenizer_config.json", {"do_lower_case": False, "model_max_length": 4}, "the cat sat", "the cat"),
-        ("sentence_bert_config.json", {"do_lower_case": True}, "the CAT", "the cat"),
-    ],
-)
+PROMPTS, SIZE = "config_sentence_transformers.json", {"do_lower_case": False, "model_max_length": 4}
+READ = [(PROMPTS, {"prompts": {"q": "a mat "}, "default_prompt_name": "q"}, "cat", "a mat cat")]
+READ += [(PROMPTS, {"prompts": {"q": "a mat "}, "default_prompt_name": None}, "cat", "cat")]
+READ += [("tokenizer_config.json", SIZE, "the cat sat", "the cat")]
+READ += [("sentence_bert_config.json", {"do_lower_case": True}, "the CAT", "the cat")]
+
+
+@pytest.mark.parametrize(("file", "content", "text", "reads"), READ)
 def test_a_sentence_model_reads_texts_as_its_files_say(pretrained, tmp_path, file, content, text, reads):
     folder = sentence_model(pretrained, tmp_path / "model", {"pooling_mode": "mean"})
     cased = json.loads((folder / "tokenizer_config.json").read_text()) | {"do_lower_case": False}
@@ -430,14 +421,12 @@ def test_documents_of_beir_are_read_after_their_titles_and_named_by_their_ids(pr
     assert found["text"].to_pylist() == ["the cat sat", "a dog"]
 
 
-@pytest.mark.parametrize(
-    ("settings", "kinds"),
-    [
-        ({"pooling_mode_mean_tokens": True}, ["LayerNorm"]),
-        ({"pooling_mode_lasttoken": True}, []),
-        ({"pooling_mode_mean_tokens": True, "pooling_mode_cls_token": True}, []),
-    ],
-)
+MEAN = {"pooling_mode_mean_tokens": True}
+OTHERWISE = [(MEAN, ["LayerNorm"]), (MEAN | {"pooling_mode_cls_token": True}, [])]
+OTHERWISE.append(({"pooling_mode_lasttoken": True}, []))
+
+
+@pytest.mark.parametrize(("settings", "kinds"), OTHERWISE)
 def test_what_a_sentence_model_does_otherwise_is_refused(pretrained, tmp_path, settings, kinds):
     folder = sentence_model(pretrained, tmp_path / "model", settings, *kinds)
     with refused(ConfigError, key="pretrained"):

@@ -22,28 +22,16 @@ from tests.support.refusals import refused
 
 def manifest(folder, stage, fingerprint, inputs, /, **figures):
     folder.mkdir(parents=True)
-    finished.manifest(
-        stage,
-        fingerprint=fingerprint * 64,
-        inputs={key: value * 64 for key, value in inputs.items()},
-        figures=figures,
-        summary=f"summary of {stage}",
-    ).write(folder)
+    marks = {"fingerprint": fingerprint * 64, "inputs": {key: value * 64 for key, value in inputs.items()}}
+    finished.manifest(stage, figures=figures, summary=f"summary of {stage}", **marks).write(folder)
 
 
 def write_run(folder):
     """Write a run with a hostile task name."""
     manifest(folder / "vocab", "vocab", "a", {})
     counts = {"documents": {"read": 1234, "written": 1200}, "totals": {"tokens": 56789, "train": 50}}
-    manifest(
-        folder / "prepare",
-        "prepare",
-        "b",
-        {"vocab": "a"},
-        skipped={"redirect": 7},
-        lengths={"20": 3, "64": 9},
-        **counts,
-    )
+    counts |= {"skipped": {"redirect": 7}, "lengths": {"20": 3, "64": 9}}
+    manifest(folder / "prepare", "prepare", "b", {"vocab": "a"}, **counts)
     trained(folder / "train", "c", 0.1934)
     rows = [{"kind": "train", "step": step, "masked_lm_loss": 9 - step, "tokens_per_second": 5} for step in (1, 2, 3)]
     (folder / "train" / METRICS).write_text("".join(json.dumps(row) + "\n" for row in rows))

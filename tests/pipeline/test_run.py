@@ -43,19 +43,9 @@ def write_books(folder, count):
 
 
 def command(changes, corpus, work, *more):
-    settings = {
-        "vocab.size": 200,
-        "prepare.validation_share": 0.3,
-        "tasks.validation_share": 0.3,
-        "tasks.train_rows": 60,
-        "tasks.dev_rows": 20,
-        "train.steps": 60,
-        "train.save_every": 10,
-        "train.evaluate_every": 30,
-        "train.batch_size": 8,
-        "train.micro_batch": 8,
-        "evaluate.epochs": 1,
-    } | changes
+    usual = "vocab.size=200 prepare.validation_share=0.3 tasks.validation_share=0.3 tasks.train_rows=60"
+    usual += " train.steps=60 train.save_every=10 train.evaluate_every=30 train.batch_size=8 train.micro_batch=8"
+    settings = dict(word.split("=") for word in [*usual.split(), "tasks.dev_rows=20", "evaluate.epochs=1"]) | changes
     return [
         sys.executable,
         *shlex.split(f"-m pipeline.run +corpus=books corpus.path={corpus} workdir={work} tasks=[sample_next]"),

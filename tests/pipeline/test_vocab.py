@@ -383,20 +383,17 @@ def test_a_folder_gives_what_its_vocab_txt_gives(options, stated, tmp_path):
     make(tmp_path, tmp_path / "three", existing=str(one), **options)
 
 
-@pytest.mark.parametrize(
-    ("stated", "options", "key"),
-    [
-        ({"do_lower_case": True}, {"lowercase": False}, "lowercase"),
-        ({"strip_accents": False}, {"strip_accents": True}, "strip_accents"),
-        ({"tokenize_chinese_chars": True}, {"split_chinese": False}, "split_chinese"),
-    ],
-)
+STATED = [({"do_lower_case": True}, {"lowercase": False}), ({"strip_accents": False}, {"strip_accents": True})]
+STATED.append(({"tokenize_chinese_chars": True}, {"split_chinese": False}))
+
+
+@pytest.mark.parametrize(("stated", "options"), STATED)
 @pytest.mark.parametrize("kind", ["tokenizer_config.json", "tokenizer.json"])
-def test_options_that_differ_from_an_existing_tokenizer_are_refused(stated, options, key, kind, tmp_path):
+def test_options_that_differ_from_an_existing_tokenizer_are_refused(stated, options, kind, tmp_path):
     folder = existing_folder(tmp_path / "model", stated)
     if kind == "tokenizer.json":
         folder, _ = make(tmp_path, tmp_path / "made", existing=str(folder))
-    with refused(ConfigError, "tokenizer", key=key):
+    with refused(ConfigError, "tokenizer", key=next(iter(options))):
         make(tmp_path, tmp_path / "out", existing=str(folder), **options)
 
 

@@ -36,16 +36,8 @@ def batch(number):
     places = torch.cat([torch.arange(length) for length in lengths])
     ids = torch.randint(5, 50, (tokens,), generator=draws)
     masked = torch.tensor([start + 1 for start, _ in pairwise(bounds.tolist())])
-    return Batch(
-        ids,
-        torch.zeros_like(ids),
-        places,
-        bounds.int(),
-        max(lengths),
-        masked,
-        ids[masked],
-        torch.zeros(len(lengths), dtype=torch.long),
-    )
+    none, answers = torch.zeros_like(ids), torch.zeros(len(lengths), dtype=torch.long)
+    return Batch(ids, none, places, bounds.int(), max(lengths), masked, ids[masked], answers)
 
 
 def learn(model, given):

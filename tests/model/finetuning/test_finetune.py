@@ -255,19 +255,16 @@ NO_WAITS_CONFIG = small(30, attention="padded")
 CPU, META = torch.device("cpu"), torch.device("meta")
 LENGTHS = (7, 3, 12, 5, 9, 4)
 ROWS = len(LENGTHS)
+POOLED = [("chunks", "mean"), ("largest chunks", "max"), ("attended chunks", "attention")]
+FROZEN = HeadConfig("class", 2, frozen=True, layers=[0, -1], mix="weighted", pooling="mean")
 HEADS = {
     "classes": (HeadConfig("class", 3), np.arange(ROWS) % 3.0),
     "score": (HeadConfig("class", 1), np.arange(ROWS) / 2.0),
-    "chunks": (HeadConfig("class", 2, chunks="mean"), np.array([0.0, 1.0])),
-    "largest chunks": (HeadConfig("class", 2, chunks="max"), np.array([0.0, 1.0])),
-    "attended chunks": (HeadConfig("class", 2, chunks="attention"), np.array([0.0, 1.0])),
+    **{name: (HeadConfig("class", 2, chunks=kind), np.array([0.0, 1.0])) for name, kind in POOLED},
     "choices": (HeadConfig("choice", 3), np.array([2.0, 0.0])),
     "tags": (HeadConfig("tag", 4), [np.array([1] + [UNLABELLED] * (n - 1)) for n in LENGTHS]),
     "answers": (HeadConfig("answer", 2), np.array([[1, 2]] * ROWS)),
-    "frozen": (
-        HeadConfig("class", 2, frozen=True, layers=[0, -1], mix="weighted", pooling="mean"),
-        np.arange(ROWS) % 2.0,
-    ),
+    "frozen": (FROZEN, np.arange(ROWS) % 2.0),
 }
 GROUPS = {"chunks": [0, 2, 6], "largest chunks": [0, 1, 6], "attended chunks": [0, 2, 6], "choices": [0, 3, 6]}
 

@@ -26,12 +26,9 @@ def test_the_card_says_what_the_run_was(tmp_path):
         config={"corpus": {"name": "books", "language": "en", "files": []}},
         figures={"documents": {"written": 1234}, "totals": {"tokens": 99000, "validation_documents": 12}},
     )
-    train = finished.manifest(
-        "train",
-        seconds=7200.0,
-        config={"optimizer": {"name": "adamw", "learning_rate": 1e-4}, "batch_size": 256},
-        figures={"steps": 5000, "validation": {"masked_lm_accuracy": 0.4321}},
-    )
+    config = {"optimizer": {"name": "adamw", "learning_rate": 1e-4}, "batch_size": 256}
+    figures = {"steps": 5000, "validation": {"masked_lm_accuracy": 0.4321}}
+    train = finished.manifest("train", seconds=7200.0, config=config, figures=figures)
     bert_format.save(tmp_path / "out", CONFIG, state, vocab_folder, [train, prepare])
     text = (tmp_path / "out" / "README.md").read_text()
     for words in (

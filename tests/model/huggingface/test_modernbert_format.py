@@ -6,19 +6,11 @@ from dataclasses import replace
 
 import pytest
 import torch
+import transformers
 import yaml
 from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer
-from transformers import (
-    AutoModel,
-    AutoModelForMaskedLM,
-    AutoModelForSequenceClassification,
-    AutoTokenizer,
-    BertConfig,
-    ModernBertConfig,
-    ModernBertForMaskedLM,
-    ModernBertModel,
-)
+from transformers import AutoModel, AutoModelForMaskedLM, AutoModelForSequenceClassification, AutoTokenizer, BertConfig
 
 from model.huggingface import bert_format, model_card
 from model.training import initial_weights
@@ -45,12 +37,12 @@ def theirs(tmp_path):
 
 def test_a_folder_opens_with_equal_logits(folder):
     opened, info = AutoModelForMaskedLM.from_pretrained(folder, output_loading_info=True)
-    assert type(opened) is ModernBertForMaskedLM
+    assert type(opened) is transformers.ModernBertForMaskedLM
     assert not any(info[key] for key in ("missing_keys", "unexpected_keys", "mismatched_keys"))
     masked, _ = our_logits(CONFIG, our_state())
     torch.testing.assert_close(their_logits(opened).logits[0], masked, atol=1e-5, rtol=0)
     encoder = AutoModel.from_pretrained(folder)
-    assert type(encoder) is ModernBertModel
+    assert type(encoder) is transformers.ModernBertModel
     assert their_logits(encoder).last_hidden_state.shape == (1, 30, 16)
     classifier, info = AutoModelForSequenceClassification.from_pretrained(folder, output_loading_info=True)
     assert set(info["missing_keys"]) == {"classifier.weight", "classifier.bias"}
@@ -98,7 +90,7 @@ def old_spelling(folder):
     path.write_text(json.dumps(said))
 
 
-@pytest.mark.parametrize("theirs", [BertConfig(), ModernBertConfig()], ids=["bert", "modernbert"])
+@pytest.mark.parametrize("theirs", [BertConfig(), transformers.ModernBertConfig()], ids=["bert", "modernbert"])
 def test_keys_that_a_config_lacks_have_the_defaults_of_transformers(tmp_path, theirs):
     names = bert_format.NAMES[theirs.model_type]
     required = ("layers", "hidden", "heads", "feed_forward", "vocab_size")
@@ -141,7 +133,7 @@ def test_forms_in_which_models_are_published_are_read(tmp_path, vocab_folder, fo
     assert [note for note in source.notes if "padding" not in note] == []
     assert len(source.notes) == (form == "padded")
     found, _ = our_logits(source.config, source.state)
-    opened = ModernBertForMaskedLM.from_pretrained(tmp_path, dtype=torch.float32)
+    opened = transformers.ModernBertForMaskedLM.from_pretrained(tmp_path, dtype=torch.float32)
     expected = their_logits(opened).logits[0, :, : CONFIG.vocab_size]
     torch.testing.assert_close(found, expected, atol=1e-5, rtol=0)
 

@@ -195,13 +195,8 @@ def test_bf16_costs_an_update_less_than_as_published(shape, decay):
 
 def test_muon_is_the_published_algorithm_and_adamw_for_the_rest():
     draws = torch.Generator().manual_seed(0)
-    module = nn.ModuleDict(
-        {
-            "words": nn.Embedding(9, 4),
-            "layers": nn.Sequential(nn.Linear(4, 7), nn.Linear(7, 4)),
-            "dense": nn.Linear(4, 4),
-        }
-    )
+    layers = nn.Sequential(nn.Linear(4, 7), nn.Linear(7, 4))
+    module = nn.ModuleDict({"words": nn.Embedding(9, 4), "layers": layers, "dense": nn.Linear(4, 4)})
     config = OptimizerConfig(name="muon", learning_rate=0.1, weight_decay=0.05, adam_share=0.5, epsilon=1e-10)
     other = copy.deepcopy(module)
     weights = {name: p.detach().clone() for name, p in module.named_parameters()}

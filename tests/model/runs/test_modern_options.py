@@ -140,13 +140,8 @@ def test_the_average_is_converted(runs, work, tmp_path):
     """`convert ema=true` writes it, and compares its logits with those of transformers."""
     shutil.copytree(work / "vocab", tmp_path / "vocab")
     finished.manifest("vocab").write(tmp_path / "vocab")
-    config = ConvertConfig(
-        workdir=str(tmp_path),
-        out=str(tmp_path / "convert"),
-        train=str(runs / "0-1"),
-        vocab=str(tmp_path / "vocab"),
-        ema=True,
-    )
+    folders = {"train": str(runs / "0-1"), "vocab": str(tmp_path / "vocab"), "out": str(tmp_path / "convert")}
+    config = ConvertConfig(workdir=str(tmp_path), ema=True, **folders)
     stage.run("convert", config, convert.make)
     found = bert_format.load(config.out)[1]
     for name, tensor in initial_weights.read(runs / "0-1", ema=True).state.items():

@@ -92,14 +92,8 @@ def test_a_signal_before_the_first_good_update_asks_for_a_restart(root, work, tm
 
 
 def scaler():
-    return DynamicLossScaler(
-        init_scale=2**16,
-        scale_window=4,
-        min_scale=1,
-        delayed_shift=2,
-        consecutive_hysteresis=False,
-        raise_error_at_min_scale=False,
-    )
+    patience = {"scale_window": 4, "min_scale": 1, "delayed_shift": 2, "consecutive_hysteresis": False}
+    return DynamicLossScaler(init_scale=2**16, raise_error_at_min_scale=False, **patience)
 
 
 def test_a_resumed_scale_changes_when_an_undisturbed_one_does(monkeypatch):

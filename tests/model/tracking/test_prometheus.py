@@ -67,15 +67,8 @@ def query(address, expression):
 @pytest.mark.slow
 def test_prometheus_finds_what_alerts_and_board_ask_for(root, work, tmp_path, prometheus):
     address, port = prometheus
-    settings = [
-        *SMALL,
-        f"workdir={work}",
-        f"out={tmp_path}/train",
-        f"tracking.prometheus_port={port}",
-        "steps=100000",
-        "save_every=20",
-        "evaluate_every=20",
-    ]
+    settings = [*SMALL, f"workdir={work}", f"out={tmp_path}/train", f"tracking.prometheus_port={port}", "steps=100000"]
+    settings += ["save_every=20", "evaluate_every=20"]
     training = subprocess.Popen(
         [sys.executable, "model/train.py", *settings],
         cwd=root,

@@ -67,14 +67,9 @@ def test_ctrl_c_ends_a_run_in_one_line_while_its_workers_start(root, folder, tmp
 
 
 def command(folder, out, *more):
-    return [
-        sys.executable,
-        *shlex.split(
-            f"-m pipeline.prepare +corpus=lines corpus.path={folder}/a.txt vocab={folder} out={out} "
-            "validation_share=0.1 split_bytes=12000 shard_bytes=40000 sequence_length=32 runner.task_bytes=1"
-        ),
-        *more,
-    ]
+    words = "-m pipeline.prepare +corpus=lines validation_share=0.1 split_bytes=12000 shard_bytes=40000"
+    places = [f"corpus.path={folder}/a.txt", f"vocab={folder}", f"out={out}", "sequence_length=32"]
+    return [sys.executable, *words.split(), *places, "runner.task_bytes=1", *more]
 
 
 def made(root, words, out, **more):
@@ -225,7 +220,7 @@ def test_clusters_are_told_what_the_configuration_says():
 
 def test_what_is_missing_is_named(folder):
     def error(*more):
-        words = command(folder, folder / "never", *more)
+        words = command(folder, folder / "never", *more.split())
         done = forked.run(words)
         assert done.returncode == 2
         return done.stderr
@@ -238,16 +233,14 @@ def test_what_is_missing_is_named(folder):
     assert "runner.options.oops: " in error("+runner.options.oops=1")
 
 
-@pytest.mark.parametrize(
-    ("more", "key"),
-    [
-        (["runner=spark", "runner.options.job_endpoint=localhost:1"], "job_endpoint"),
-        (["runner=flink", "runner.options.flink_master=localhost:1"], "flink_master"),
-        (["runner=prism", "runner.options.prism_location=/no/prism"], "prism_location"),
-    ],
-)
+SERVICES = {"job_endpoint": "runner=spark runner.options.job_endpoint=localhost:1"}
+SERVICES |= {"flink_master": "runner=flink runner.options.flink_master=localhost:1"}
+SERVICES |= {"prism_location": "runner=prism runner.options.prism_location=/no/prism"}
+
+
+@pytest.mark.parametrize(("key", "more"), SERVICES.items())
 def test_a_service_that_does_not_answer_is_named(root, folder, more, key):
-    words = command(folder, folder / "never", *more)
+    words = command(folder, folder / "never", *more.split())
     done = subprocess.run(words, cwd=root, capture_output=True, text=True, check=False, timeout=120)
     assert done.returncode == Exit.USER
     assert done.stderr.startswith(f"error: runner.options.{key}=")

@@ -153,15 +153,7 @@ def test_what_a_stage_says_is_shown_and_not_what_its_launcher_says(tmp_path):
 
 
 def test_times_are_as_people_say_them():
-    said = {
-        0.0: "0.0 s",
-        9.94: "9.9 s",
-        9.96: "10.0 s",
-        59.4: "59 s",
-        59.6: "1 min 00 s",
-        434: "7 min 14 s",
-        3599.7: "1 h 00 min",
-        360_000: "100 h 00 min",
-    }
+    said = {0.0: "0.0 s", 9.94: "9.9 s", 9.96: "10.0 s", 59.4: "59 s", 59.6: "1 min 00 s", 434: "7 min 14 s"}
+    said |= {3599.7: "1 h 00 min", 360_000: "100 h 00 min"}
     assert {seconds: duration(seconds) for seconds in said} == said
     assert moment("2026-01-31T10:05:59+01:00") == "2026-01-31 09:05 UTC"

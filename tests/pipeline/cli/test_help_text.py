@@ -131,16 +131,10 @@ def test_no_colours_where_none_are_wanted(root):
     assert "\033" not in done.stdout
 
 
-@pytest.mark.parametrize(
-    "module",
-    [
-        "model.launch",
-        "model.preflight",
-        "pipeline.common.heartbeat",
-        "pipeline.inspect",
-        "pipeline.orchestration.run_stage",
-    ],
-)
+MODULES = "model.launch model.preflight pipeline.common.heartbeat pipeline.inspect pipeline.orchestration.run_stage"
+
+
+@pytest.mark.parametrize("module", MODULES.split())
 def test_other_commands_explain_themselves_too(module):
     done = forked.module(module, "--help", check=True)
     assert module in done.stdout

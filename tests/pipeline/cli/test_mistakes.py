@@ -70,16 +70,10 @@ def missing(folder):
     return folder / "missing.xml"
 
 
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (missing, "missing.xml"),
-        (cut_archive, "cut.xml.bz2"),
-        (damaged_archive, "damaged.xml.bz2"),
-        (broken_xml, "broken.xml"),
-        (no_pages, "0 pages"),
-    ],
-)
+FAULTS = {missing: "missing.xml", cut_archive: "cut.xml.bz2", damaged_archive: "damaged.xml.bz2", no_pages: "0 pages"}
+
+
+@pytest.mark.parametrize(("make", "message"), [*FAULTS.items(), (broken_xml, "broken.xml")])
 def test_a_dump_that_cannot_be_read_is_named(vocab, tmp_path, make, message):
     out = tmp_path / "prepare"
     done = forked.module(

@@ -108,13 +108,8 @@ def test_labels_stay_as_typed():
 
 
 def config(**changes):
-    values = {
-        "corpus": CorpusConfig(name="c", reader="text", path="s3://corpora/text"),
-        "runner": RunnerConfig(),
-        "source": "s",
-        "vocab": "v",
-        "out": "o",
-    }
+    corpus = CorpusConfig(name="c", reader="text", path="s3://corpora/text")
+    values = {"corpus": corpus, "runner": RunnerConfig(), "source": "s", "vocab": "v", "out": "o"}
     return PrepareConfig(**(values | changes))
 
 
@@ -127,18 +122,14 @@ def test_a_run_and_its_inputs_may_be_in_a_store():
     check_addresses(config(workdir="abfs://c/run", out="abfss://c@a.dfs.core.windows.net/made"))
 
 
-@pytest.mark.parametrize(
-    ("key", "changes"),
-    [
-        ("out", {"out": "az://corpora/made"}),
-        ("workdir", {"workdir": "hdfs://corpora/run"}),
-        ("vocab", {"vocab": "memory://corpora/vocab"}),
-        ("mirror", {"mirror": "s3://corpora/mirror"}),
-        ("filters.decontaminate", {"filters": FiltersConfig(decontaminate=["a", "hdfs://c/d"])}),
-        ("workdir", {"workdir": "s3:/b/run"}),
-        ("corpus.path", {"corpus": CorpusConfig(name="c", reader="text", path="GS:b/text")}),
-    ],
-)
+WRONG = {"out": "az://corpora/made", "workdir": "hdfs://corpora/run", "vocab": "memory://corpora/vocab"}
+WRONG |= {"mirror": "s3://corpora/mirror"}
+WRONG = [(key, {key: value}) for key, value in [*WRONG.items(), ("workdir", "s3:/b/run")]]
+WRONG.append(("filters.decontaminate", {"filters": FiltersConfig(decontaminate=["a", "hdfs://c/d"])}))
+WRONG.append(("corpus.path", {"corpus": CorpusConfig(name="c", reader="text", path="GS:b/text")}))
+
+
+@pytest.mark.parametrize(("key", "changes"), WRONG)
 def test_other_stores_and_other_paths_are_refused(key, changes):
     with refused(ConfigError, key=key):
         check_addresses(config(**changes))

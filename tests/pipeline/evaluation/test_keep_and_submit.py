@@ -19,15 +19,8 @@ from tests.support.refusals import refused
 
 def configured(folder, task, **settings):
     """Return a configuration of `task`, whose files and model are below `folder`."""
-    return EvaluateConfig(
-        workdir=str(folder),
-        out=str(folder / "out"),
-        task=task,
-        data=str(folder / "data"),
-        pretrained=str(folder / "model"),
-        sequence_length=16,
-        **settings,
-    )
+    places = {name: str(folder / name) for name in ("out", "data")} | {"pretrained": str(folder / "model")}
+    return EvaluateConfig(workdir=str(folder), task=task, sequence_length=16, **places, **settings)
 
 
 @pytest.mark.parametrize("key", ["keep", "submit"])

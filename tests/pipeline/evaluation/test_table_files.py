@@ -112,12 +112,8 @@ def test_rows_without_a_key_are_named_and_broken_json_too(tmp_path):
 
 
 def test_json_rows_may_lack_keys_that_the_task_does_not_use(tmp_path):
-    rows = [
-        {"text": "a", "label": 1, "note": "x"},
-        {"text": "b", "label": 0},
-        {"label": 0, "note": "y"},
-        {"text": "c", "label": 0, "other": [1]},
-    ]
+    rows = [{"text": "a", "label": 1, "note": "x"}, {"text": "b", "label": 0}, {"label": 0, "note": "y"}]
+    rows.append({"text": "c", "label": 0, "other": [1]})
     (tmp_path / "a.json").write_text(json.dumps(rows))
     for columns in (["text"], ["{text}"]):
         found = read_columns(tmp_path, replace(OWN, columns=columns), "a.json")
@@ -176,15 +172,11 @@ def test_test_sets_have_no_labels_and_cola_has_a_header_there_alone(tmp_path):
     assert (found.texts[0], found.labels) == (["I ate.", "He eat."], [0, 0])
 
 
+EXCERPTS = [("glue_excerpts", task, None) for task in ("cola", "sst2", "rte", "ax")]
+
+
 @pytest.mark.shared_data
-@pytest.mark.parametrize(
-    ("place", "task", "rows"),
-    [
-        ("glue", "wnli", 146),
-        ("glue", "qnli", 5463),
-        *(("glue_excerpts", task, None) for task in ("cola", "sst2", "rte", "ax")),
-    ],
-)
+@pytest.mark.parametrize(("place", "task", "rows"), [("glue", "wnli", 146), ("glue", "qnli", 5463), *EXCERPTS])
 def test_real_test_sets_are_read(shared_data, place, task, rows):
     config = examples.task_of(task)
     assert config.test is not None

@@ -25,12 +25,8 @@ def made(folder, texts, **more):
     """Return the account of a run over these documents, one per paragraph."""
     preparing.vocabulary(folder, [*WORDS, "."])
     (folder / "a.txt").write_text("\n\n".join(texts))
-    usual = {
-        "options": {"document": "paragraph"},
-        "minimum_characters": 0,
-        "validation_share": 0,
-        "sequence_length": 32,
-    }
+    usual = {"options": {"document": "paragraph"}, "minimum_characters": 0, "validation_share": 0}
+    usual["sequence_length"] = 32
     out = folder / "made"
     out.mkdir()
     config = preparing.settings("text", folder / "a.txt", folder, workdir=str(folder), **(usual | more))

@@ -204,15 +204,8 @@ def test_the_time_of_tasks_is_added_up(tmp_path):
 
 
 def config(folder, **more):
-    return preparing.settings(
-        "lines",
-        folder / "a.txt",
-        folder / "no-vocabulary-yet",
-        out=str(folder / "out"),
-        workdir=str(folder),
-        dry_run=True,
-        runner=RunnerConfig(**more),
-    )
+    places = {"out": str(folder / "out"), "workdir": str(folder), "dry_run": True, "runner": RunnerConfig(**more)}
+    return preparing.settings("lines", folder / "a.txt", folder / "no-vocabulary-yet", **places)
 
 
 def row(said, name):

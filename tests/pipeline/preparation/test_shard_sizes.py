@@ -92,16 +92,8 @@ def test_an_empty_corpus_is_one_line(tmp_path, more, limit, exchange):
     preparing.vocabulary(tmp_path, "a")
     (tmp_path / "empty.jsonl").touch()
     place = str(tmp_path / "empty.jsonl")
-    given = preparing.settings(
-        "jsonl",
-        place,
-        tmp_path,
-        limit=limit,
-        out=str(tmp_path / "out"),
-        runner=RunnerConfig(exchange=exchange),
-        workdir=str(tmp_path),
-        **more,
-    )
+    places = {"out": str(tmp_path / "out"), "workdir": str(tmp_path), "runner": RunnerConfig(exchange=exchange)}
+    given = preparing.settings("jsonl", place, tmp_path, limit=limit, **places, **more)
     with refused(InputError, key="corpus.path", path=place):
         prepare.execute(given)
 
@@ -143,17 +135,9 @@ def corpus(tmp_path):
 
 def made(corpus, out):
     """Return the files that a run writes, by name, and its figures."""
-    config = preparing.settings(
-        "jsonl",
-        corpus / "a.jsonl.gz",
-        corpus,
-        runner=RunnerConfig(task_bytes=1),
-        workdir=str(corpus),
-        shard_bytes=4000,
-        minimum_characters=0,
-        validation_share=0.1,
-        sequence_length=32,
-    )
+    sizes = {"shard_bytes": 4000, "minimum_characters": 0, "validation_share": 0.1, "sequence_length": 32}
+    runner = RunnerConfig(task_bytes=1)
+    config = preparing.settings("jsonl", corpus / "a.jsonl.gz", corpus, runner=runner, workdir=str(corpus), **sizes)
     out.mkdir()
     figures = prepare.make(config, out).figures
     return {path.name: path.read_bytes() for path in out.iterdir()}, figures

@@ -2,7 +2,6 @@
 
 import dataclasses
 import pickle
-import shlex
 import sys
 
 import pytest
@@ -239,13 +238,9 @@ def test_a_task_stays_below_a_gibibyte(vocab, tmp_path, shape, exchange):
         else:
             file.write((story(3, 12) + "\n\n") * 200_000)
         file.write("".join(f"\n\n{story(start, 9)}" for start in range(100)))
-    words = [
-        sys.executable,
-        *shlex.split(
-            f"-m pipeline.prepare +corpus=lines vocab={vocab} corpus.path={tmp_path}/text.txt "
-            f"out={tmp_path}/out validation_share=0.1 runner.exchange={exchange}"
-        ),
-    ]
+    places = [f"vocab={vocab}", f"corpus.path={tmp_path}/text.txt", f"out={tmp_path}/out"]
+    words = [sys.executable, "-m", "pipeline.prepare", "+corpus=lines", *places, "validation_share=0.1"]
+    words.append(f"runner.exchange={exchange}")
     code = f"import resource, subprocess, sys\nsubprocess.run({words!r}, check=True)\n"
     code += "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024)"
     ran = forked.fresh("-c", code, check=True)

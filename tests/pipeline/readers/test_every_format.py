@@ -166,14 +166,8 @@ def test_all_corpora_together_are_accounted_for(shared_data, tmp_path):
     (tmp_path / "corpus").mkdir()
     corpus = {"name": "all", "reader": "mix", "parts": mixed}
     (tmp_path / "corpus" / "all.yaml").write_text(yaml.safe_dump(corpus))
-    done = forked.module(
-        "pipeline.prepare",
-        "--config-dir",
-        tmp_path,
-        *shlex.split(
-            f"+corpus=all vocab={shared_data}/vocab/bert-base-uncased-vocab.txt out={tmp_path}/prepare words=jieba"
-        ),
-    )
+    words = f"+corpus=all vocab={shared_data}/vocab/bert-base-uncased-vocab.txt out={tmp_path}/prepare words=jieba"
+    done = forked.module("pipeline.prepare", "--config-dir", tmp_path, *shlex.split(words))
     assert (done.returncode, done.stderr) == (0, "")
     figures = require_manifest(tmp_path / "prepare", "prepare", "out").figures
     documents, notes = figures["documents"], figures["notes"]

@@ -94,13 +94,9 @@ def test_each_document_comes_out_once_for_any_cuts(reader, packing, cuts, tmp_pa
 @pytest.mark.parametrize("split_bytes", [100, 1 << 20])
 def test_line_ends_and_encodings_do_not_change_documents(split_bytes, tmp_path):
     text = as_lines(TEXTS)
-    writings = {
-        "crlf": text.replace("\n", "\r\n").encode(),
-        "mac": text.replace("\n", "\r").encode(),
-        "bom": text.encode("utf-8-sig"),
-        "utf16": text.encode("utf-16"),
-        "cp1252": text.encode("cp1252"),
-    }
+    codecs = {"bom": "utf-8-sig", "utf16": "utf-16", "cp1252": "cp1252"}
+    writings = {name: text.encode(codec) for name, codec in codecs.items()}
+    writings |= {name: text.replace("\n", end).encode() for name, end in (("crlf", "\r\n"), ("mac", "\r"))}
     for name, raw in writings.items():
         path = tmp_path / f"{name}.txt"
         path.write_bytes(raw)
@@ -109,16 +105,10 @@ def test_line_ends_and_encodings_do_not_change_documents(split_bytes, tmp_path):
         assert bool(tally.notes) == (name != "bom"), (name, tally.notes)
 
 
-@pytest.mark.parametrize(
-    ("line", "why"),
-    [
-        ("{not json", "JSON"),
-        ('["a list"]', "list"),
-        ('{"body": "x"}', "body"),
-        ('{"text": 3}', "int"),
-        ("[" * 100_000, "JSON"),
-    ],
-)
+WRONG_ROWS = {"{not json": "JSON", '["a list"]': "list", '{"body": "x"}': "body", '{"text": 3}': "int"}
+
+
+@pytest.mark.parametrize(("line", "why"), [*WRONG_ROWS.items(), ("[" * 100_000, "JSON")])
 def test_a_broken_object_is_named_and_can_be_skipped(line, why, tmp_path):
     path = tmp_path / "a.jsonl"
     path.write_text(f'{{"text": "good"}}\n{line}\n{{"text": "fine"}}\n')

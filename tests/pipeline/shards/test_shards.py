@@ -27,14 +27,9 @@ def info(vocab_size=100, split="train"):
 
 def write(path, rows, vocab_size=100):
     lengths = [len(row) for row in rows]
-    write_shard(
-        path,
-        info(vocab_size),
-        np.array([t for row in rows for t in row], np.uint32 if vocab_size > 65536 else np.uint16),
-        np.concatenate([[0], np.cumsum(lengths)]),
-        np.array([length // 2 for length in lengths]),
-        np.array([length % 3 == 0 for length in lengths], np.bool_),
-    )
+    tokens = np.array([t for row in rows for t in row], np.uint32 if vocab_size > 65536 else np.uint16)
+    halves, labels = np.array([n // 2 for n in lengths]), np.array([n % 3 == 0 for n in lengths], np.bool_)
+    write_shard(path, info(vocab_size), tokens, np.concatenate([[0], np.cumsum(lengths)]), halves, labels)
 
 
 @settings(max_examples=examples(30), deadline=None)
