@@ -233,16 +233,9 @@ def test_the_gpus_that_a_scheduler_gave_are_those_of_the_ranks(tmp_path, command
         "os.write(1, (line + chr(10)).encode())"  # one call: the ranks share the pipe
     )
     launcher = str(Path(sys.executable).with_name("deepspeed"))
-    done = forked.fresh(
-        "-m",
-        "model.launch",
-        launcher,
-        "--hostfile",
-        tmp_path / "hosts",
-        *shlex.split("--no_ssh --node_rank 0 --master_addr 127.0.0.1 --no_local_rank"),
-        tmp_path / "rank.py",
-        env=os.environ | {"CUDA_VISIBLE_DEVICES": "2,3"},
-    )
+    node = [*shlex.split("--no_ssh --node_rank 0 --master_addr 127.0.0.1 --no_local_rank"), tmp_path / "rank.py"]
+    env = os.environ | {"CUDA_VISIBLE_DEVICES": "2,3"}
+    done = forked.fresh("-m", "model.launch", launcher, "--hostfile", tmp_path / "hosts", *node, env=env)
     said = done.stdout + done.stderr
     assert {"rank 0 2,3", "rank 1 2,3"} <= set(done.stdout.splitlines()), said
     assert "[INFO]" not in said  # the launcher's log
@@ -255,12 +248,6 @@ def test_a_number_of_ranks_keeps_to_the_gpus_that_are_visible(tmp_path):
         "os.write(1, (os.environ['CUDA_VISIBLE_DEVICES'] + chr(10)).encode())"
     )
     launcher = str(Path(sys.executable).with_name("deepspeed"))
-    done = forked.fresh(
-        "-m",
-        "model.launch",
-        launcher,
-        *shlex.split("--num_accelerators 2 --no_local_rank"),
-        tmp_path / "rank.py",
-        env=os.environ | {"CUDA_VISIBLE_DEVICES": "2,3"},
-    )
+    words = [launcher, "--num_accelerators", "2", "--no_local_rank", tmp_path / "rank.py"]
+    done = forked.fresh("-m", "model.launch", *words, env=os.environ | {"CUDA_VISIBLE_DEVICES": "2,3"})
     assert done.stdout.splitlines() == ["2,3", "2,3"], done.stdout + done.stderr

@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import shlex
 import signal
 import subprocess
 import sys
@@ -46,12 +45,9 @@ def command(changes, corpus, work, *more):
     usual = "vocab.size=200 prepare.validation_share=0.3 tasks.validation_share=0.3 tasks.train_rows=60"
     usual += " train.steps=60 train.save_every=10 train.evaluate_every=30 train.batch_size=8 train.micro_batch=8"
     settings = dict(word.split("=") for word in [*usual.split(), "tasks.dev_rows=20", "evaluate.epochs=1"]) | changes
-    return [
-        sys.executable,
-        *shlex.split(f"-m pipeline.run +corpus=books corpus.path={corpus} workdir={work} tasks=[sample_next]"),
-        *(f"{key}={value}" for key, value in settings.items()),
-        *more,
-    ]
+    words = ["+corpus=books", f"corpus.path={corpus}", f"workdir={work}", "tasks=[sample_next]"]
+    words += [f"{key}={value}" for key, value in settings.items()]
+    return [sys.executable, "-m", "pipeline.run", *words, *more]
 
 
 def run(words):

@@ -120,12 +120,8 @@ def test_it_learns_along_the_curve_of_hugging_face():
     theirs = theirs_like(model, "sdpa")
     batches = [ragged([40, 9, 3, 25], seed=seed) for seed in range(8)]
     answers = {int(token): int(token * 7 % VOCAB) for token in range(VOCAB)}  # can be learnt
-    batches = [
-        dataclasses.replace(
-            one, masked_labels=torch.tensor([answers[int(token)] for token in one.input_ids[one.masked_positions]])
-        )
-        for one in batches
-    ]
+    labels = [torch.tensor([answers[int(token)] for token in one.input_ids[one.masked_positions]]) for one in batches]
+    batches = [dataclasses.replace(one, masked_labels=each) for one, each in zip(batches, labels, strict=True)]
     curves = []
     for module in (model, theirs):
         optimizer = build_optimizer(module, OptimizerConfig(name="adamw", learning_rate=3e-3))

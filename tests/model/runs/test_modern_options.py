@@ -1,7 +1,6 @@
 """Muon, averaged weights, a schedule of masks: the same at every ZeRO stage and on a resume."""
 
 import re
-import shlex
 import shutil
 
 import pytest
@@ -28,15 +27,10 @@ from tests.support.refusals import refused
 pytestmark = pytest.mark.slow
 
 STEPS, DECAY = 12, 0.8
-MUON = (
-    *shlex.split("model=modern-tiny model.local_window=8 objective=modern"),
-    *SMALL[1:],
-    *shlex.split(
-        f"steps={STEPS} objective.mask_share=[0.5,0.1] optimizer=muon optimizer.learning_rate=5e-2 "
-        "optimizer.adam_share=0.2 optimizer.weight_decay=0 schedule=constant schedule.warmup_share=0 clip=null "
-        f"ema={DECAY} keep=99"
-    ),
-)
+LEARN = "objective.mask_share=[0.5,0.1] optimizer=muon optimizer.learning_rate=5e-2 optimizer.adam_share=0.2"
+LEARN += " optimizer.weight_decay=0 schedule=constant schedule.warmup_share=0 clip=null keep=99"
+MODERN = ["model=modern-tiny", "model.local_window=8", "objective=modern"]
+MUON = (*MODERN, *SMALL[1:], *LEARN.split(), f"steps={STEPS}", f"ema={DECAY}")
 RUNS = ("2-1", "0-2", "1-2", "2-2", "3-2", "cut")
 
 

@@ -74,12 +74,8 @@ def test_a_rate_that_makes_every_later_loss_infinite_is_no_success(work, tmp_pat
 
 def test_a_signal_before_the_first_good_update_asks_for_a_restart(root, work, tmp_path, overflowing):
     words = [f"workdir={work}", f"out={tmp_path}", *SMALL, f"start={overflowing}"]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "model.train", *words, "steps=100000", "bad_steps=100000"],
-        cwd=root,
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
-        stdout=subprocess.DEVNULL,
-    )
+    words = [sys.executable, "-m", "model.train", *words, "steps=100000", "bad_steps=100000"]
+    process = subprocess.Popen(words, cwd=root, env=os.environ | {"OMP_NUM_THREADS": "1"}, stdout=subprocess.DEVNULL)
     until = time.monotonic() + 120
     while not rows(tmp_path):
         assert time.monotonic() < until
@@ -135,10 +131,6 @@ KINDS = {  # settings, and how far the curves may be apart
 def test_a_rank_without_a_sample_trains_as_one_rank_does(work, tmp_path, kind):
     words, apart = KINDS[kind]
     settings = [f"workdir={work}", *SMALL, "steps=4", "evaluate_samples=1", *words]
-    train_many(
-        [
-            (1, [*settings, "deepspeed=zero1", f"out={tmp_path / 'one'}"]),
-            (2, [*settings, "deepspeed=zero3", f"out={tmp_path / 'two'}"]),
-        ]
-    )
+    places = {1: ("deepspeed=zero1", f"out={tmp_path / 'one'}"), 2: ("deepspeed=zero3", f"out={tmp_path / 'two'}")}
+    train_many([(processes, [*settings, *more]) for processes, more in places.items()])
     assert losses(tmp_path / "two") == pytest.approx(losses(tmp_path / "one"), abs=apart)

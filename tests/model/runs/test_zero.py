@@ -23,16 +23,8 @@ outs = {}  # and the folders
 
 
 def settings(work, out, optimizer, stage, *more):
-    return [
-        f"workdir={work}",
-        f"out={out}",
-        *SMALL,
-        "steps=40",
-        f"optimizer={optimizer}",
-        f"optimizer.learning_rate={RATES[optimizer]}",
-        f"deepspeed=zero{stage}",
-        *more,
-    ]
+    learn = [f"optimizer={optimizer}", f"optimizer.learning_rate={RATES[optimizer]}", f"deepspeed=zero{stage}"]
+    return [f"workdir={work}", f"out={out}", *SMALL, "steps=40", *learn, *more]
 
 
 @pytest.fixture(scope="module")

@@ -39,16 +39,9 @@ def prometheus(tmp_path):
         "scrape_configs": [{"job_name": "train", "static_configs": [{"targets": [f"127.0.0.1:{scraped}"]}]}],
     }
     (tmp_path / "prometheus.yml").write_text(json.dumps(settings))
-    process = subprocess.Popen(
-        [
-            program,
-            f"--config.file={tmp_path}/prometheus.yml",
-            f"--storage.tsdb.path={tmp_path}/db",
-            f"--web.listen-address=127.0.0.1:{own}",
-            "--log.level=error",
-        ],
-        stdin=subprocess.DEVNULL,
-    )
+    places = [f"--config.file={tmp_path}/prometheus.yml", f"--storage.tsdb.path={tmp_path}/db", "--log.level=error"]
+    words = [program, *places, f"--web.listen-address=127.0.0.1:{own}"]
+    process = subprocess.Popen(words, stdin=subprocess.DEVNULL)
     yield f"http://127.0.0.1:{own}", scraped
     process.kill()
     process.wait()
@@ -69,12 +62,8 @@ def test_prometheus_finds_what_alerts_and_board_ask_for(root, work, tmp_path, pr
     address, port = prometheus
     settings = [*SMALL, f"workdir={work}", f"out={tmp_path}/train", f"tracking.prometheus_port={port}", "steps=100000"]
     settings += ["save_every=20", "evaluate_every=20"]
-    training = subprocess.Popen(
-        [sys.executable, "model/train.py", *settings],
-        cwd=root,
-        stdout=subprocess.DEVNULL,
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
-    )
+    words, env = [sys.executable, "model/train.py", *settings], os.environ | {"OMP_NUM_THREADS": "1"}
+    training = subprocess.Popen(words, cwd=root, stdout=subprocess.DEVNULL, env=env)
     asked = {
         name for path in ("alerts.yaml", "board.json") for name in ASKED.findall((root / MONITORING / path).read_text())
     }

@@ -36,14 +36,9 @@ def planned():
         place = Path(folder)
         preparing.vocabulary(place, ["a"])
         (place / "a.txt").write_text("a")
-        config = preparing.settings(
-            "lines",
-            f"{place}/a.txt",
-            folder,
-            runner=RunnerConfig(exchange="engine"),
-            validation_share=0.1,
-            filters=FiltersConfig(near_duplicates=0.5, permutations=PERMUTATIONS),
-        )
+        near = FiltersConfig(near_duplicates=0.5, permutations=PERMUTATIONS)
+        more = {"runner": RunnerConfig(exchange="engine"), "validation_share": 0.1, "filters": near}
+        config = preparing.settings("lines", f"{place}/a.txt", folder, **more)
         return make_plan(config, place)
 
 

@@ -130,12 +130,8 @@ def pool(request):
     if request.param == "Beam's":  # it starts workers as `python`, whichever that is
         words = ["apache_beam.runners.worker.worker_pool_main", "--service_port", str(port)]
         path = f"{Path(sys.executable).parent}:{path}"
-    process = subprocess.Popen(
-        [sys.executable, "-m", *words],
-        env={**os.environ, "PATH": path},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    process = subprocess.Popen([sys.executable, "-m", *words], env={**os.environ, "PATH": path}, **quiet)
     wait_until(lambda: listens(port) or process.poll() is not None)
     assert process.poll() is None
     yield f"localhost:{port}"

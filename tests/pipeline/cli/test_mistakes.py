@@ -119,14 +119,8 @@ def small_disk(tmp_path):
 def test_a_full_disk_is_an_error_and_leaves_nothing(vocab, tmp_path, small_disk, workers):
     lines = (f"Words {'words ' * (number % 50)}{number}." for number in range(60_000))
     (tmp_path / "a.txt").write_text("\n\n".join(lines))
-    done = prepare(
-        "+corpus=lines",
-        f"corpus.path={tmp_path}/a.txt",
-        f"vocab={vocab}",
-        "minimum_characters=0",
-        f"out={small_disk}/out",
-        f"runner.workers={workers}",
-    )
+    places = [f"corpus.path={tmp_path}/a.txt", f"vocab={vocab}", f"out={small_disk}/out"]
+    done = prepare("+corpus=lines", *places, "minimum_characters=0", f"runner.workers={workers}")
     assert done.returncode == 2, done.stderr
     assert done.stderr.startswith(f"error: out={small_disk}/out: no space ")
     assert len(done.stderr.splitlines()) == 1
@@ -149,14 +143,8 @@ def test_a_mistake_is_one_line_however_many_workers_find_it(vocab, tmp_path, wor
     for broken in (30, 200, 390):
         lines[broken] = "{broken\n"
     (tmp_path / "a.jsonl").write_text("".join(lines))
-    done = prepare(
-        "+corpus=jsonl",
-        f"corpus.path={tmp_path}/a.jsonl",
-        f"vocab={vocab}",
-        f"out={tmp_path}/out",
-        "split_bytes=1000",
-        f"runner.workers={workers}",
-    )
+    places = [f"corpus.path={tmp_path}/a.jsonl", f"vocab={vocab}", f"out={tmp_path}/out"]
+    done = prepare("+corpus=jsonl", *places, "split_bytes=1000", f"runner.workers={workers}")
     assert done.returncode == 2, done.stderr
     assert done.stderr.startswith(f"error: {tmp_path}/a.jsonl, line ")
     assert len(done.stderr.splitlines()) == 1, done.stderr
@@ -184,14 +172,8 @@ def test_a_run_names_a_workdir_that_cannot_be_written(tmp_path, place):
 def test_a_limit_to_the_size_of_files_is_named(root, tmp_path):
     (tmp_path / "a.txt").write_text("".join(f"Words {number}.\n" for number in range(1000)))
     command = f"ulimit -f 1; {sys.executable} -m pipeline.vocab +corpus=lines size=300"
-    done = subprocess.run(
-        f"{command} corpus.path={tmp_path}/a.txt out={tmp_path}/out",
-        cwd=root,
-        shell=True,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    line = f"{command} corpus.path={tmp_path}/a.txt out={tmp_path}/out"
+    done = subprocess.run(line, cwd=root, shell=True, capture_output=True, text=True, check=False)
     assert done.returncode == 2, done.stderr
     assert done.stderr.startswith(f"error: out={tmp_path}/out: file too large")
 

@@ -127,10 +127,9 @@ def test_a_missing_file_is_told_with_where_it_belongs(tmp_path):
 # As the official files begin; the folder, a row that has its columns, and what must be read.
 NEXT = "index\tsentence1\tsentence2\tlabel\n0\tA.\tB.\t{}\n"
 STSB = "index\tgenre\tfilename\tyear\told_index\tsource1\tsource2\tsentence1\tsentence2\tscore\n"
-MNLI = (
-    "index\tpromptID\tpairID\tgenre\tsentence1_binary_parse\tsentence2_binary_parse\tsentence1_parse\tsentence2_parse\t"
-)
-MNLI += "sentence1\tsentence2\tlabel1\tgold_label\n0\t1\t1n\tgov\t(\t(\t(\t(\tA.\tB.\tneutral\tneutral\n"
+MNLI = "index\tpromptID\tpairID\tgenre\tsentence1_binary_parse\tsentence2_binary_parse\tsentence1_parse\t"
+MNLI += "sentence2_parse\tsentence1\tsentence2\tlabel1\tgold_label\n0\t1\t1n\tgov" + "\t(" * 4
+MNLI += "\tA.\tB.\tneutral\tneutral\n"
 OFFICIAL = {
     "cola": ("gj04\t1\t\tI ate.\n", ("I ate.", None, 1)),
     "sst2": ("sentence\tlabel\nfine film \t1\n", ("fine film", None, 1)),

@@ -108,12 +108,8 @@ def test_a_job_that_hangs_is_named_once(words, tmp_path, capsys):
 def test_a_terminal_shows_both_phases_to_their_end(root, words, workers):
     terminal, end = pty.openpty()
     termios.tcsetwinsize(end, (24, 100))
-    process = subprocess.Popen(
-        [sys.executable, "-m", "pipeline.prepare", *words, f"runner.workers={workers}"],
-        cwd=root,
-        stderr=end,
-        stdout=subprocess.DEVNULL,
-    )
+    words = [sys.executable, "-m", "pipeline.prepare", *words, f"runner.workers={workers}"]
+    process = subprocess.Popen(words, cwd=root, stderr=end, stdout=subprocess.DEVNULL)
     os.close(end)
     shown = b""
     while True:

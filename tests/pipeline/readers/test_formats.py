@@ -43,12 +43,8 @@ def as_rows(texts):
     return sink.getvalue().to_pybytes()
 
 
-FORMS = {
-    "lines": (".txt", as_lines, {}),
-    "text": (".txt", as_lines, {"document": "paragraph"}),
-    "jsonl": (".jsonl", as_objects, {}),
-    "wikiextractor": ("", as_articles, {}),
-}
+FORMS = {"lines": (".txt", as_lines, {}), "text": (".txt", as_lines, {"document": "paragraph"})}
+FORMS |= {"jsonl": (".jsonl", as_objects, {}), "wikiextractor": ("", as_articles, {})}
 SKIPPED = b"\x50\x2a\x4d\x18\4\0\0\0skip"
 PACKERS = {
     "": bytes,

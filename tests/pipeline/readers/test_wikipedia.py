@@ -130,16 +130,10 @@ def test_a_dump_without_its_end_is_refused_whatever_may_be_skipped(end, tmp_path
 
 
 def test_everything_passed_over_is_counted_by_its_reason(tmp_path):
-    pages = [
-        page(1, revision("Text.")),
-        page(2, revision("Talk."), namespace=1),
-        page(3, revision("#REDIRECT [[T1]]"), more='<redirect title="T1" />'),
-        page(4, revision("#redirect [[T1]]")),
-        page(5, revision("a {}", model="css")),
-        page(6, revision("")),
-        page(7, revision("{{only|a template}}")),
-        page(8),
-    ]
+    pages = [page(1, revision("Text.")), page(2, revision("Talk."), namespace=1), page(6, revision("")), page(8)]
+    pages += [page(3, revision("#REDIRECT [[T1]]"), more='<redirect title="T1" />')]
+    pages += [page(4, revision("#redirect [[T1]]")), page(5, revision("a {}", model="css"))]
+    pages += [page(7, revision("{{only|a template}}"))]
     documents, tally = read(write(tmp_path, HEAD + "".join(pages) + TAIL))
     assert [document.id for document in documents] == ["wiki:1"]
     assert tally == {"namespace": 1, "redirect": 2, "model": 1, "empty": 3}

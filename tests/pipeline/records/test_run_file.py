@@ -26,13 +26,8 @@ FLOATS = st.floats(allow_nan=False, allow_infinity=False)
 
 
 def config(**changes):
-    values = {
-        "corpus": CorpusConfig(name="c", reader="text"),
-        "runner": RunnerConfig(),
-        "source": "s",
-        "vocab": "v",
-        "out": "o",
-    }
+    corpus = CorpusConfig(name="c", reader="text")
+    values = {"corpus": corpus, "runner": RunnerConfig(), "source": "s", "vocab": "v", "out": "o"}
     return PrepareConfig(**(values | changes))
 
 
@@ -68,14 +63,9 @@ def test_a_process_composes_nothing_to_know_its_settings(tmp_path):
     st.dictionaries(TEXT, TEXT | st.integers() | st.floats(allow_nan=False, allow_infinity=False)),
 )
 def test_any_value_comes_back(tmp_path_factory, text, banned, options):
-    run = recorded(
-        tmp_path_factory.mktemp("record"),
-        config(
-            out=f"o{text}",
-            filters=FiltersConfig(banned=banned),
-            corpus=CorpusConfig(name="c", reader="text", path=f"p{text}", options=options),
-        ),
-    )
+    corpus = CorpusConfig(name="c", reader="text", path=f"p{text}", options=options)
+    given = config(out=f"o{text}", filters=FiltersConfig(banned=banned), corpus=corpus)
+    run = recorded(tmp_path_factory.mktemp("record"), given)
     assert (stage_of(run), run_document.read(run.place)) == (run.stages["prepare"].config, run)
 
 

@@ -14,27 +14,14 @@ from tests.support.runs import configured
 from tests.support.servers.wandb_server import KEY, NEW, WandbServer, environment
 from tests.support.wandb_files import history, of
 
+EPOCHS = [{"train_loss": loss, "scores": {"accuracy": 1 - loss}} for loss in (0.5, 0.25)]
+RTE = {"task": "rte", "title": "RTE", "metric": "accuracy", "score": 0.65, "baseline": 0.53, "majority": 0.527}
+DONE = {"documents": {"read": 106, "written": 100}, "totals": {"tokens": 6400, "train": 100}}
 FIGURES = {
-    "prepare": {
-        "documents": {"read": 106, "written": 100},
-        "totals": {"tokens": 6400, "train": 100},
-        "lengths": {"32": 50, "64": 50},
-        "skipped": {"little prose": 6},
-    },
+    "prepare": DONE | {"lengths": {"32": 50, "64": 50}, "skipped": {"little prose": 6}},
     "train": {},
     "convert": {"samples": [{"text": "A [MASK] day.", "masks": [[{"word": "fine", "probability": 0.5}]]}]},
-    "evaluate-rte": {
-        "task": "rte",
-        "title": "RTE",
-        "metric": "accuracy",
-        "score": 0.65,
-        "baseline": 0.53,
-        "majority": 0.527,
-        "runs": [
-            {"start": start, "epochs": [{"train_loss": loss, "scores": {"accuracy": 1 - loss}} for loss in (0.5, 0.25)]}
-            for start in ("pretrained", "random")
-        ],
-    },
+    "evaluate-rte": RTE | {"runs": [{"start": start, "epochs": EPOCHS} for start in ("pretrained", "random")]},
 }
 CHAIN = dict(zip(list(FIGURES)[1:], list(FIGURES), strict=False))  # a stage reads the one before
 
@@ -44,16 +31,11 @@ def write(work, name, fingerprint, *more):
     (work / name / "a").mkdir(parents=True, exist_ok=True)
     (work / name / "a" / "b.bin").write_bytes(b"abc")
     before = CHAIN.get(name)
-    finished.manifest(
-        name.partition("-")[0],
-        fingerprint=fingerprint,
-        config={"corpus": {"name": "wiki"}, "model": {"name": "base"}},
-        inputs={"in": f"f-{before}"} if before else {},
-        files={file: {"bytes": 3, "sha256": f"5a{fingerprint}"} for file in ("a/b.bin", *more)},
-        figures=FIGURES[name],
-        summary=f"{name} made",
-        finished=f"2026-01-0{1 + [*FIGURES].index(name)}T00:00:00+00:00",
-    ).write(work / name)
+    files = {file: {"bytes": 3, "sha256": f"5a{fingerprint}"} for file in ("a/b.bin", *more)}
+    made = {"config": {"corpus": {"name": "wiki"}, "model": {"name": "base"}}, "files": files, "figures": FIGURES[name]}
+    made |= {"inputs": {"in": f"f-{before}"} if before else {}, "summary": f"{name} made", "fingerprint": fingerprint}
+    made["finished"] = f"2026-01-0{1 + [*FIGURES].index(name)}T00:00:00+00:00"
+    finished.manifest(name.partition("-")[0], **made).write(work / name)
 
 
 @pytest.fixture

@@ -277,15 +277,9 @@ def test_special_tokens_that_are_typed_are_text(tmp_path, wordpiece, model):
 
 def test_rows_as_the_hub_has_them_are_read(tmp_path, wordpiece):
     made = kind(tmp_path, wordpiece, squad(("when?", "1248"), ("who?", None)), 120, 64)
-    rows = [
-        {
-            "id": "0",
-            "context": CONTEXT,
-            "question": "when?",
-            "answers": {"text": ["1248"], "answer_start": [CONTEXT.index("1248")]},
-        },
-        {"id": "1", "context": CONTEXT, "question": "who?", "answers": {"text": [], "answer_start": []}},
-    ]
+    answer = {"text": ["1248"], "answer_start": [CONTEXT.index("1248")]}
+    rows = [{"id": "0", "context": CONTEXT, "question": "when?", "answers": answer}]
+    rows.append({"id": "1", "context": CONTEXT, "question": "who?", "answers": {"text": [], "answer_start": []}})
     (tmp_path / "rows").write_text("\n".join(map(json.dumps, rows)))
     pq.write_table(pa.Table.from_pylist(rows), tmp_path / "table")
     first, *others = (made.read(name) for name in ("train.json", "rows", "table"))
