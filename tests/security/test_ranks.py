@@ -120,23 +120,10 @@ LOOPBACK = ("0100007F", "00000000000000000000000001000000")
 @pytest.mark.parametrize("address", ["127.0.0.1", "localhost"])
 def test_ranks_of_one_machine_listen_on_loopback_alone_and_exchange_values(root, address):
     port = str(free_port())
+    env = {**os.environ, "PYTHONPATH": str(root), "WORLD_SIZE": "2", "MASTER_ADDR": address, "MASTER_PORT": port}
+    pipes = {"cwd": root, "text": True, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     ranks = [
-        subprocess.Popen(
-            [sys.executable, "-c", LISTENING],
-            cwd=root,
-            text=True,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env={
-                **os.environ,
-                "PYTHONPATH": str(root),
-                "RANK": str(number),
-                "WORLD_SIZE": "2",
-                "MASTER_ADDR": address,
-                "MASTER_PORT": port,
-                SECRET: "a",
-            },
-        )
+        subprocess.Popen([sys.executable, "-c", LISTENING], env=env | {"RANK": str(number), SECRET: "a"}, **pipes)
         for number in range(2)
     ]
     for process in ranks:
