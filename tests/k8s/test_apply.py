@@ -45,18 +45,10 @@ def test_the_commands_of_the_page_work_in_their_order(control, root, tmp_path):
         if words(line)[0] in left:
             continue
         path = f"{PROGRAMS}:{os.environ['PATH']}"
-        done = subprocess.run(
-            ["bash", "-c", line],
-            cwd=tmp_path,
-            env={
-                "PATH": path,
-                "HOME": str(tmp_path),
-                "KUBECONFIG": str(control.configuration("administrator", "bert")),
-            },
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        variables = {"PATH": path, "HOME": str(tmp_path)}
+        variables["KUBECONFIG"] = str(control.configuration("administrator", "bert"))
+        shell, kept = ["bash", "-c", line], {"capture_output": True, "text": True, "check": False}
+        done = subprocess.run(shell, cwd=tmp_path, env=variables, **kept)
         assert done.returncode == 0, (line, done.stderr)
         run.append(words(line))
     assert {"create", "label", "-n", "apply", "delete"} == {each[0] for each in run}
@@ -69,17 +61,10 @@ def test_the_commands_of_the_page_work_in_their_order(control, root, tmp_path):
 
 SECRET = {"secretKeyRef": {"name": "wandb", "key": "key"}}
 EVIL = {"exec": {"command": ["sh", "-c", "env"]}}
-CHANGES = [
-    ("image", "evil:1"),
-    ("command", ["sh"]),
-    ("args", ["python", "-c", "pass"]),
-    ("env", [{"name": "KEY", "valueFrom": SECRET}]),
-    ("env", [{"name": "BERT_RECORD", "valueFrom": SECRET}]),
-    ("lifecycle", {"postStart": EVIL}),
-    ("livenessProbe", EVIL),
-    ("readinessProbe", EVIL),
-    ("envFrom", [{"secretRef": {"name": "pretrain-env"}}]),
-]
+CHANGES = [("image", "evil:1"), ("command", ["sh"]), ("args", ["python", "-c", "pass"])]
+CHANGES += [("env", [{"name": name, "valueFrom": SECRET}]) for name in ("KEY", "BERT_RECORD")]
+CHANGES += [("lifecycle", {"postStart": EVIL}), ("livenessProbe", EVIL), ("readinessProbe", EVIL)]
+CHANGES += [("envFrom", [{"secretRef": {"name": "pretrain-env"}}])]
 
 
 def asked(small, job):

@@ -251,24 +251,11 @@ def test_a_queues_label_reaches_the_job_which_kueue_then_starts(begin, capsys):
 
 def kueue_says(small, workload, words):
     """Record an event as Kueue's scheduler does for a Workload that it does not admit."""
-    about = {
-        "apiVersion": "kueue.x-k8s.io/v1beta1",
-        "kind": "Workload",
-        "name": workload,
-        "namespace": small.namespace,
-        "uid": workload,
-    }
-    event = {
-        "metadata": {"generateName": "kueue-"},
-        "involvedObject": about,
-        "type": "Warning",
-        "reason": "Pending",
-        "message": words,
-        "source": {"component": "kueue-admission"},
-        "firstTimestamp": now(),
-        "lastTimestamp": now(),
-        "count": 1,
-    }
+    about = {"apiVersion": "kueue.x-k8s.io/v1beta1", "kind": "Workload", "name": workload, "uid": workload}
+    about["namespace"] = small.namespace
+    event = {"metadata": {"generateName": "kueue-"}, "involvedObject": about, "type": "Warning", "reason": "Pending"}
+    event |= {"message": words, "source": {"component": "kueue-admission"}, "count": 1}
+    event |= {"firstTimestamp": now(), "lastTimestamp": now()}
     small.api.create("events", small.namespace, event)
 
 

@@ -121,18 +121,11 @@ class Machine:
         )
         (self.folder / "up").unlink(missing_ok=True)
         with (self.folder / "boot.log").open("ab") as log:
-            self.first = subprocess.Popen(
-                [
-                    *shlex.split(f"nsenter --net=/run/netns/{self.namespace} unshare --mount --uts --pid --fork"),
-                    *shlex.split("--kill-child --propagation private bash -c"),
-                    script,
-                ],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-                env={"PATH": os.environ["PATH"], "LANG": "C.UTF-8", "HOME": "/root"},
-            )
+            enter = shlex.split(f"nsenter --net=/run/netns/{self.namespace} unshare --mount --uts --pid --fork")
+            enter += shlex.split("--kill-child --propagation private bash -c")
+            pipes = {"stdin": subprocess.DEVNULL, "stdout": log, "stderr": log, "start_new_session": True}
+            variables = {"PATH": os.environ["PATH"], "LANG": "C.UTF-8", "HOME": "/root"}
+            self.first = subprocess.Popen([*enter, script], env=variables, **pipes)
         up = self.folder / "up"
         wait_for(lambda: up.exists() or self.first.poll() is not None, "boot", 60)  # type: ignore[union-attr]
         assert up.exists(), (self.folder / "boot.log").read_text()
@@ -159,21 +152,11 @@ class Machine:
         path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
         inside = f"cd {shlex.quote(str(folder))} && exec {shlex.join(words)}"
         with log.open("wb") as file:
-            outer = subprocess.Popen(
-                self.enter("setsid", "--wait", "bash", "-c", inside),
-                stdin=subprocess.DEVNULL,
-                stdout=file,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-                env={
-                    "PATH": path,
-                    "HOME": "/root",
-                    "LANG": "C.UTF-8",
-                    "OMP_NUM_THREADS": "1",
-                    "DS_ACCELERATOR": "cpu",
-                    **environment,
-                },
-            )
+            variables = {"PATH": path, "HOME": "/root", "LANG": "C.UTF-8", "OMP_NUM_THREADS": "1"}
+            variables |= {"DS_ACCELERATOR": "cpu", **environment}
+            pipes = {"stdin": subprocess.DEVNULL, "stdout": file, "stderr": subprocess.STDOUT}
+            command = self.enter("setsid", "--wait", "bash", "-c", inside)
+            outer = subprocess.Popen(command, env=variables, start_new_session=True, **pipes)
         return Command(outer, log)
 
     def processes(self, *words: str) -> list[psutil.Process]:

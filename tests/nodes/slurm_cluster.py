@@ -134,13 +134,9 @@ class Cluster:
     def start_node(self, node: Machine) -> None:
         environment = self.environment | {"LANG": "C.UTF-8"}
         with (self.folder / f"{node.name}.out").open("ab") as log:
-            subprocess.Popen(
-                node.enter("setsid", "slurmd", "-D", "-N", node.name),
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                env=environment | {"PATH": os.environ["PATH"]},
-            )
+            command, variables = node.enter("setsid", "slurmd", "-D", "-N", node.name), {"PATH": os.environ["PATH"]}
+            pipes = {"stdin": subprocess.DEVNULL, "stdout": log, "stderr": log}
+            subprocess.Popen(command, env=environment | variables, **pipes)
 
     def idle(self) -> None:
         """Wait until no node runs anything of a job."""

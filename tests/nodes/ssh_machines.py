@@ -59,14 +59,8 @@ class Lab:
         return path
 
     def script(self, out: Path, *more: str) -> list[str]:
-        return [
-            "model/train.py",
-            *settings(self.folder / "work", out),
-            f"steps={STEPS}",
-            "save_every=1000",
-            *LIMITS,
-            *more,
-        ]
+        own = [f"steps={STEPS}", "save_every=1000", *LIMITS, *more]
+        return ["model/train.py", *settings(self.folder / "work", out), *own]
 
     def launch(
         self,
