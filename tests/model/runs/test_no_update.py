@@ -5,14 +5,11 @@ import signal
 import subprocess
 import sys
 import time
-from types import SimpleNamespace
 
 import pytest
-from deepspeed import comm
-from deepspeed.runtime.fp16.loss_scaler import DynamicLossScaler
 
 from model.huggingface import bert_format
-from model.training import deepspeed_engine, initial_weights
+from model.training import initial_weights
 from pipeline.records import checkpoint_folder
 from pipeline.records.manifest import Manifest
 from tests.model.conftest import SMALL, losses, rows, train_many
@@ -82,35 +79,6 @@ def test_a_signal_before_the_first_good_update_asks_for_a_restart(root, work, tm
         time.sleep(0.05)
     process.send_signal(signal.SIGTERM)
     assert (process.wait(60), checkpoint_folder.locate(tmp_path)[1].updates) == (75, 0)
-
-
-# The dynamic loss scale continues where it was.
-
-
-def scaler():
-    patience = {"scale_window": 4, "min_scale": 1, "delayed_shift": 2, "consecutive_hysteresis": False}
-    return DynamicLossScaler(init_scale=2**16, raise_error_at_min_scale=False, **patience)
-
-
-def test_a_resumed_scale_changes_when_an_undisturbed_one_does(monkeypatch):
-    monkeypatch.setattr(comm, "get_rank", lambda: 1)  # asked before a line is logged
-    overflows = [True, True, True, False, False, True, False, False, False, False, False, True]
-    undisturbed = SimpleNamespace(loss_scaler=scaler())
-    for step, overflow in enumerate(overflows):
-        resumed = SimpleNamespace(loss_scaler=scaler())
-        deepspeed_engine.restore_scale(resumed, deepspeed_engine.scale_of(undisturbed, "fp16"))
-        for later in overflows[step:]:
-            resumed.loss_scaler.update_scale(later)
-        undisturbed.loss_scaler.update_scale(overflow)
-        if step == 0:
-            final = deepspeed_engine.scale_of(resumed, "fp16")
-        assert deepspeed_engine.scale_of(resumed, "fp16") == final
-    assert deepspeed_engine.scale_of(undisturbed, "fp16") == final
-    assert final["cur_scale"] != 2**16
-
-
-def test_other_precisions_have_none():
-    assert deepspeed_engine.scale_of(SimpleNamespace(loss_scaler=scaler()), "bf16") == {}
 
 
 # A rank without a sample computes what the others do: its curve is that of one rank.

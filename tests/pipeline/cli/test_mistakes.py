@@ -40,53 +40,27 @@ def planned(*words, out):
     return plan
 
 
-def cut_archive(folder):
-    path = folder / "cut.xml.bz2"
-    path.write_bytes(bz2.compress(DUMP.encode() * 50)[:-20])
-    return path
+CUT, DAMAGED = bz2.compress(DUMP.encode() * 50)[:-20], bytearray(bz2.compress(DUMP.encode()))
+DAMAGED[40] ^= 255
 
 
-def damaged_archive(folder):
-    data = bytearray(bz2.compress(DUMP.encode()))
-    data[40] ^= 255
-    path = folder / "damaged.xml.bz2"
-    path.write_bytes(bytes(data))
-    return path
+FAULTS = {"missing.xml": None, "cut.xml.bz2": CUT, "damaged.xml.bz2": DAMAGED, "none.xml": b"<mediawiki></mediawiki>"}
+FAULTS["broken.xml"] = DUMP.replace("</revision>", "").encode()
 
 
-def broken_xml(folder):
-    path = folder / "broken.xml"
-    path.write_text(DUMP.replace("</revision>", ""))
-    return path
-
-
-def no_pages(folder):
-    path = folder / "none.xml"
-    path.write_text("<mediawiki></mediawiki>")
-    return path
-
-
-def missing(folder):
-    return folder / "missing.xml"
-
-
-FAULTS = {missing: "missing.xml", cut_archive: "cut.xml.bz2", damaged_archive: "damaged.xml.bz2", no_pages: "0 pages"}
-
-
-@pytest.mark.parametrize(("make", "message"), [*FAULTS.items(), (broken_xml, "broken.xml")])
-def test_a_dump_that_cannot_be_read_is_named(vocab, tmp_path, make, message):
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_dump_that_cannot_be_read_is_named(vocab, tmp_path, name):
+    if (raw := FAULTS[name]) is not None:
+        (tmp_path / name).write_bytes(raw)
     out = tmp_path / "prepare"
-    done = forked.module(
-        "pipeline.prepare", "+corpus=wiki", f"corpus.path={make(tmp_path)}", f"vocab={vocab}", f"out={out}"
-    )
+    done = prepare("+corpus=wiki", f"corpus.path={tmp_path / name}", f"vocab={vocab}", f"out={out}")
     assert done.returncode == 2, done.stderr
     errors = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
     assert len(errors) == 1, done.stderr
-    assert message in errors[0]
+    assert ("0 pages" if name == "none.xml" else name) in errors[0]
     assert "Traceback" not in done.stderr
     assert not out.exists()
-    left = {path.name for path in tmp_path.iterdir()} - {make(tmp_path).name, ".prepare.lock"}
-    assert not left, left
+    assert {path.name for path in tmp_path.iterdir()} <= {name, ".prepare.lock"}
 
 
 def prepare(*words):
