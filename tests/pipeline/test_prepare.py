@@ -21,9 +21,12 @@ from pipeline.tokenization.coverage import Coverage
 from tests.support import forked, preparing
 from tests.support.examples import WORKERS
 
-SENTENCES = "The river runs past the old mill.|Nobody knew where the road would lead.|A clock struck nine in the hall."
-SENTENCES += "|She read the letter twice before supper.|Rain fell on the roofs of the town."
-SENTENCES = [*SENTENCES.split("|"), "They sold apples and bread at the market."]
+SENTENCES = """The river runs past the old mill.
+Nobody knew where the road would lead.
+Rain fell on the roofs of the town.
+She read the letter twice before supper.
+A clock struck nine in the empty hall.
+They sold apples and bread at the market.""".splitlines()
 
 
 @pytest.fixture(scope="module")

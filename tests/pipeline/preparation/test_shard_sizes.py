@@ -58,6 +58,8 @@ def test_the_defaults_take_any_corpus_below_the_limit():
     checked(config(), [FileRange("a", 0, 1000 * GIB)])
     with pytest.raises(ConfigError):
         checked(config(), [FileRange("a", 0, 2000 * GIB)])
+    with refused(ConfigError, key="minimum_characters", value="-5"):
+        config(minimum_characters=-5)
 
 
 def test_a_shard_that_is_larger_than_expected_ends_the_job_in_one_line(tmp_path, monkeypatch):
