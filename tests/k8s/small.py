@@ -16,6 +16,7 @@ from tests.k8s.api import Object, Refused, ended
 from tests.k8s.control_plane import KUBECTL, ControlPlane
 from tests.k8s.kubelet import CAPACITY, now
 from tests.support import finished
+from tests.support.waiting import wait_for
 
 PART = {"app.kubernetes.io/part-of": "bert-pretrain"}
 Begin = Callable[["Ends"], "Small"]
@@ -158,10 +159,7 @@ def admission(small: Small, there: bool) -> None:
     for kind, spec in (("policies", policy), ("policybindings", binding)):
         item = {"metadata": {"name": name}, "spec": spec}
         small.api.create(f"validatingadmission{kind}", None, item)
-    until = time.monotonic() + 60
-    while not refuses(small):  # the server compiles policies every second
-        assert time.monotonic() < until
-        time.sleep(0.2)
+    wait_for(lambda: refuses(small))  # the server compiles policies every second
 
 
 def refuses(small: Small) -> bool:

@@ -4,7 +4,6 @@ import copy
 import json
 import os
 import subprocess
-import time
 
 import pytest
 import yaml
@@ -14,6 +13,7 @@ from tests.k8s.documented import of_the_page, words
 from tests.k8s.overlays import extended, kustomize
 from tests.k8s.rules import World
 from tests.k8s.small import Small
+from tests.support.waiting import wait_for
 
 pytestmark = [pytest.mark.k8s, pytest.mark.timeout(300)]
 
@@ -82,10 +82,8 @@ def test_only_jobs_of_the_templates_are_taken(control, root, tmp_path):
     made = {job["metadata"]["name"]: job for job in World(kustomize(folder)).made}
     for job in made.values():
         del job["metadata"]["ownerReferences"]
-    until = time.monotonic() + 60
-    while "not the template's" not in asked(small, changed(made["train"], "image", "evil:1")):
-        assert time.monotonic() < until, asked(small, changed(made["train"], "image", "evil:1"))
-        time.sleep(0.5)  # the server compiles policies every second
+    evil = changed(made["train"], "image", "evil:1")
+    wait_for(lambda: "not the template's" in asked(small, evil))  # the server compiles policies every second
     for name, job in made.items():
         assert asked(small, job) == f"job.batch/{name} created (server dry run)\n"
     for field, value in CHANGES:

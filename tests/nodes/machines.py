@@ -12,13 +12,14 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 
 import psutil
+
+from tests.support.waiting import wait_for
 
 ROOT = Path(__file__).resolve().parents[2]
 LIMIT = 400.0  # seconds after which something hangs
@@ -34,13 +35,6 @@ def missing(*tools: str) -> str | None:
     words = ["unshare", "--net", "--mount", "--uts", "--pid", "--fork", "true"]
     probe = subprocess.run(words, check=False, capture_output=True, text=True)
     return f"no namespaces here: {probe.stderr.strip()}" if probe.returncode else None
-
-
-def wait_for(condition: Callable[[], bool], what: str, seconds: float = LIMIT) -> None:
-    until = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < until, f"never: {what}"
-        time.sleep(0.05)
 
 
 def run(*words: str) -> str:

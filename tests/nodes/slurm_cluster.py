@@ -16,7 +16,8 @@ from pathlib import Path
 
 import psutil
 
-from tests.nodes.machines import Command, Machine, Machines, clone, kill, wait_for
+from tests.nodes.machines import Command, Machine, Machines, clone, kill
+from tests.support.waiting import wait_for
 
 GPUS = 8  # that each node seems to have
 # Before a library that only training imports: a node that is held is late, or never comes.

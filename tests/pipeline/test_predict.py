@@ -67,12 +67,16 @@ def answers(folder, text, monkeypatch, capsys, **settings):
     return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
 
 
+def embedded(folder, source, out, **settings):
+    """The array or the table that is made of a file."""
+    embed.embed(EmbedConfig(pretrained=str(folder), input=str(source), out=str(out), **settings))
+    return np.load(out) if str(out).endswith("npy") else pa.ipc.open_file(out).read_all()
+
+
 def vectors(folder, place, text, **settings):
     """The vectors of a text's lines."""
     (place / "in.txt").write_text(text)
-    out = str(place / "out.npy")
-    embed.embed(EmbedConfig(pretrained=str(folder), input=str(place / "in.txt"), out=out, **settings))
-    return np.load(out)
+    return embedded(folder, place / "in.txt", place / "out.npy", **settings)
 
 
 def test_masks_are_filled_as_transformers_fills_them(pretrained, monkeypatch, capsys):
@@ -247,12 +251,9 @@ def test_answers_to_a_table_carry_row_id_and_gold(vocab, tmp_path, monkeypatch, 
 def test_vectors_of_a_table_are_those_of_its_texts(pretrained, tmp_path):
     (tmp_path / "in.csv").write_text("id,text\n4,the cat\n3,a dog ran\n")
     (tmp_path / "in.txt").write_text("the cat\na dog ran\n")
-    common = {"pretrained": str(pretrained), "out": str(tmp_path / "out.arrow")}
     vectors = []
     for name, columns in (("in.csv", ["text"]), ("in.txt", [])):
-        embed.embed(EmbedConfig(input=str(tmp_path / name), columns=columns, **common))
-        with pa.memory_map(common["out"]) as source:
-            table = pa.ipc.open_file(source).read_all()
+        table = embedded(pretrained, tmp_path / name, tmp_path / "out.arrow", columns=columns)
         vectors.append(table["vector"].to_pylist())
         assert table["text"].to_pylist() == ["the cat", "a dog ran"]
         assert ("id" in table.column_names) == bool(columns)
@@ -403,10 +404,8 @@ def test_half_of_the_bytes_hold_the_same_vectors_to_three_digits(pretrained, tmp
     (tmp_path / "in.txt").write_text("the cat sat\na dog ran\n")
     found = {}
     for dtype in ("float32", "float16"):
-        out = str(tmp_path / f"{dtype}.{end}")
-        embed.embed(EmbedConfig(pretrained=str(pretrained), input=str(tmp_path / "in.txt"), out=out, dtype=dtype))
-        found[dtype] = np.load(out) if end == "npy" else pa.ipc.open_file(out).read_all()["vector"].to_numpy()
-        found[dtype] = np.stack(list(found[dtype]))
+        made = embedded(pretrained, tmp_path / "in.txt", tmp_path / f"{dtype}.{end}", dtype=dtype)
+        found[dtype] = np.stack(list(made if end == "npy" else made["vector"].to_numpy()))
         assert found[dtype].dtype == dtype
     np.testing.assert_allclose(found["float16"], found["float32"], rtol=1e-3, atol=1e-6)
 
@@ -414,9 +413,7 @@ def test_half_of_the_bytes_hold_the_same_vectors_to_three_digits(pretrained, tmp
 def test_documents_of_beir_are_read_after_their_titles_and_named_by_their_ids(pretrained, tmp_path):
     rows = [{"_id": "d1", "title": "the cat", "text": "sat"}, {"_id": "d2", "title": "", "text": "a dog"}]
     (tmp_path / "corpus.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    out = str(tmp_path / "out.arrow")
-    embed.embed(EmbedConfig(pretrained=str(pretrained), input=str(tmp_path / "corpus.jsonl"), out=out))
-    found = pa.ipc.open_file(out).read_all()
+    found = embedded(pretrained, tmp_path / "corpus.jsonl", tmp_path / "out.arrow")
     assert found["id"].to_pylist() == ["d1", "d2"]
     assert found["text"].to_pylist() == ["the cat sat", "a dog"]
 
@@ -446,12 +443,7 @@ def test_lines_of_standard_input_have_vectors_too(pretrained, tmp_path, monkeypa
 
 def test_tokens_and_their_vectors_go_into_arrow(pretrained, tmp_path):
     (tmp_path / "in.txt").write_text("The cat\nunknown\n")
-    config = EmbedConfig(
-        pretrained=str(pretrained), input=str(tmp_path / "in.txt"), out=str(tmp_path / "out.arrow"), pooling="tokens"
-    )
-    embed.embed(config)
-    with pa.memory_map(str(tmp_path / "out.arrow")) as source:
-        table = pa.ipc.open_file(source).read_all()
+    table = embedded(pretrained, tmp_path / "in.txt", tmp_path / "out.arrow", pooling="tokens")
     assert table["tokens"].to_pylist() == [["[CLS]", "the", "cat", "[SEP]"], ["[CLS]", "[UNK]", "[SEP]"]]
     expected = hidden_states(pretrained, "The cat")[-1]
     np.testing.assert_allclose(table["vectors"][0].as_py(), expected, atol=1e-5)
@@ -465,7 +457,7 @@ def test_a_folder_without_a_model_is_told_from_one_that_has_it(pretrained, tmp_p
     (work / "convert").symlink_to(pretrained)
     for place in (work, work / "train"):
         with pytest.raises(InputError, match=f"{place}: .*; use {work}/convert"):
-            embed.embed(EmbedConfig(pretrained=str(place), input="in.txt", out="x.npy"))
+            embedded(place, "in.txt", "x.npy")
 
 
 @pytest.mark.parametrize("name", ["google/bert_uncased_L-2", "bert-base-uncased"])
@@ -490,15 +482,14 @@ def test_settings_that_cannot_be_are_refused(pretrained, tmp_path):
     with refused(InputError, path="in.txt"):
         embed.embed(EmbedConfig(**common, out=str(tmp_path / "x.npy")))
     (tmp_path / "in.txt").write_text("cat\n")
-    out = str(tmp_path / "in.txt" / "x.npy")
     with pytest.raises(InputError, match=r"out=.*in\.txt/x\.npy: "):
-        embed.embed(EmbedConfig(pretrained=str(pretrained), input=str(tmp_path / "in.txt"), out=out))
+        embedded(pretrained, tmp_path / "in.txt", tmp_path / "in.txt/x.npy")
 
 
 def test_vectors_go_into_a_new_folder_and_a_failure_leaves_nothing(pretrained, tmp_path):
     (tmp_path / "in.txt").write_text("the cat\n")
     out = tmp_path / "new" / "x.npy"
-    embed.embed(EmbedConfig(pretrained=str(pretrained), input=str(tmp_path / "in.txt"), out=str(out)))
+    embedded(pretrained, tmp_path / "in.txt", out)
     with pytest.raises(TypeError), embed.new_file(out) as path:
         path.write_bytes("half")
     assert (list(out.parent.iterdir()), np.load(out).shape) == ([out], (1, 16))

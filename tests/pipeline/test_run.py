@@ -6,12 +6,12 @@ import re
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 
 from pipeline.stages import stage
 from tests.support import forked
+from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.slow
 
@@ -118,11 +118,7 @@ def test_a_killed_run_goes_on_and_a_finished_one_does_nothing(root, corpus, tmp_
 
     forced = command({}, corpus, work, "force=[train]")  # again, without it, resumes
     with subprocess.Popen(forced, cwd=root, start_new_session=True, text=True, stderr=subprocess.PIPE) as first:
-        until = time.monotonic() + 120
-        while not list(work.glob("train/checkpoints/*/step-*")):
-            assert time.monotonic() < until
-            assert first.poll() is None
-            time.sleep(0.05)
+        wait_for(lambda: list(work.glob("train/checkpoints/*/step-*")), by=first)
         first.send_signal(signal.SIGTERM)
         _, said = first.communicate(timeout=60)
         assert first.returncode == 75

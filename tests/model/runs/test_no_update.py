@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -13,6 +12,7 @@ from model.training import initial_weights
 from pipeline.records import checkpoint_folder
 from pipeline.records.manifest import Manifest
 from tests.model.conftest import SMALL, losses, rows, train_many
+from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.slow
 
@@ -73,10 +73,7 @@ def test_a_signal_before_the_first_good_update_asks_for_a_restart(root, work, tm
     words = [f"workdir={work}", f"out={tmp_path}", *SMALL, f"start={overflowing}"]
     words = [sys.executable, "-m", "model.train", *words, "steps=100000", "bad_steps=100000"]
     process = subprocess.Popen(words, cwd=root, env=os.environ | {"OMP_NUM_THREADS": "1"}, stdout=subprocess.DEVNULL)
-    until = time.monotonic() + 120
-    while not rows(tmp_path):
-        assert time.monotonic() < until
-        time.sleep(0.05)
+    wait_for(lambda: rows(tmp_path), by=process)
     process.send_signal(signal.SIGTERM)
     assert (process.wait(60), checkpoint_folder.locate(tmp_path)[1].updates) == (75, 0)
 

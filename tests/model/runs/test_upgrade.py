@@ -4,13 +4,13 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 
 from model.tracking.metrics_file import read_metrics
 from pipeline.errors import Exit
 from tests.model.conftest import SMALL
+from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.slow
 
@@ -40,11 +40,7 @@ def saved(out):
 
 def interrupted_after(step, process, out, log):
     """Interrupt a training once it has saved beyond `step`; the step that it saved then."""
-    until = time.monotonic() + 120
-    while saved(out) <= step:
-        assert process.poll() is None, log.read_text()
-        assert time.monotonic() < until
-        time.sleep(0.02)
+    wait_for(lambda: saved(out) > step or process.poll() is not None)
     process.send_signal(signal.SIGTERM)
     assert process.wait() == Exit.RESTART, log.read_text()
     return saved(out)

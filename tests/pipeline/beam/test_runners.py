@@ -1,12 +1,10 @@
 """The same bytes on every engine, whatever dies; what is only configured is configured right."""
 
-import contextlib
 import json
 import os
 import random
 import shlex
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -26,6 +24,7 @@ from tests.support import forked
 from tests.support.preparing import vocabulary
 from tests.support.refusals import refused
 from tests.support.runs import configured
+from tests.support.waiting import listens, wait_for
 
 pytestmark = pytest.mark.slow
 
@@ -96,29 +95,10 @@ def job_service(tmp_path_factory):
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
-    until = time.monotonic() + 120
-    while not port_file.exists():
-        assert process.poll() is None
-        assert time.monotonic() < until
-        time.sleep(0.1)
+    wait_for(port_file.exists, by=process)
     yield f"localhost:{port_file.read_text()}"
     process.terminate()
     process.wait()
-
-
-def wait_until(true):
-    """Wait for it; a test fails where it never is."""
-    until = time.monotonic() + 240
-    while not true():
-        assert time.monotonic() < until
-        time.sleep(0.05)
-
-
-def listens(port):
-    """Whether somebody takes connections there."""
-    with contextlib.suppress(OSError), socket.create_connection(("localhost", port), 1):
-        return True
-    return False
 
 
 @pytest.fixture(params=["ours", "Beam's"])
@@ -132,7 +112,7 @@ def pool(request):
         path = f"{Path(sys.executable).parent}:{path}"
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     process = subprocess.Popen([sys.executable, "-m", *words], env={**os.environ, "PATH": path}, **quiet)
-    wait_until(lambda: listens(port) or process.poll() is not None)
+    wait_for(lambda: listens(port) or process.poll() is not None)
     assert process.poll() is None
     yield f"localhost:{port}"
     process.terminate()
@@ -216,7 +196,7 @@ def test_clusters_are_told_what_the_configuration_says():
 
 def test_what_is_missing_is_named(folder):
     def error(*more):
-        words = command(folder, folder / "never", *more.split())
+        words = command(folder, folder / "never", *more)
         done = forked.run(words)
         assert done.returncode == 2
         return done.stderr
@@ -256,12 +236,12 @@ def test_a_service_that_goes_in_mid_run_asks_for_a_restart(root, folder):
         [sys.executable, "-m", module, "--port", str(port)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
     try:
-        wait_until(lambda: listens(port))
+        wait_for(lambda: listens(port))
         words = command(folder, out, "runner=spark", "split_bytes=500", "duplicates=20")
         words += [f"runner.options.job_endpoint=localhost:{port}", "runner.options.environment_type=LOOPBACK"]
         process = subprocess.Popen(words, cwd=root, stderr=subprocess.PIPE, text=True)
         scratch = out.with_name(f".{out.name}.tmp") / ".scratch"
-        wait_until(lambda: process.poll() is not None or list(scratch.glob("read-*.progress")))
+        wait_for(lambda: process.poll() is not None or list(scratch.glob("read-*.progress")))
         assert process.poll() is None
         service.kill()
         said = process.communicate(timeout=240)[1]
