@@ -10,7 +10,7 @@ from safetensors.torch import load
 from model.config import ModelConfig
 from model.encoders.architectures import build_model
 from model.training import checkpoint
-from pipeline import convert
+from pipeline import convert, run
 from pipeline.config import ConvertConfig, CorpusConfig, ExecutorConfig, RunConfig
 from pipeline.errors import ConfigError, Exit, InputError, Restart
 from pipeline.orchestration.kinds import KINDS
@@ -103,8 +103,8 @@ def test_a_finished_run_uploads_its_model_when_asked_later(trained, hub, tmp_pat
     places = {name: str(trained / name) for name in ("train", "vocab")}
     settings = ConvertConfig(workdir=str(tmp_path / "work"), out=str(tmp_path / "work" / "convert"), **places)
     corpus = CorpusConfig(name="text", reader="text", path=".")
-    run = {"recipe": "one", "stages": {"convert": settings}, "executor": ExecutorConfig(), "cores": 1}
-    config = RunConfig(workdir=str(tmp_path / "work"), corpus=corpus, **run)
+    rest = {"recipe": "one", "stages": {"convert": settings}, "executor": ExecutorConfig(), "cores": 1}
+    config = RunConfig(workdir=str(tmp_path / "work"), corpus=corpus, **rest)
     run.execute(config)
     made = (tmp_path / "work" / "convert" / "manifest.json").read_bytes()
     assert not hub.models.repositories
