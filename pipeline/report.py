@@ -9,6 +9,7 @@ from shlex import quote
 from typing import Any, NamedTuple
 
 from jinja2 import Environment, FileSystemLoader
+from matplotlib.figure import Figure
 
 from model.huggingface import model_card
 from model.tracking.metrics_file import read_metrics
@@ -24,7 +25,7 @@ from pipeline.evaluation.grid_search import MODEL
 from pipeline.records import run_file
 from pipeline.records.manifest import Manifest, Result
 from pipeline.records.metrics import Conversion, CorpusCounts, Score, TrainingSummary
-from pipeline.reporting import graph_svg, minimal_pair_tables, plots, score_tables, wandb_stages
+from pipeline.reporting import graph_svg, minimal_pair_tables, plots, score_tables, side_by_side, wandb_stages
 from pipeline.reporting.score_tables import Figures, Made, Plot, Stages, format_score
 from pipeline.stages import fetch_inputs, stage
 from pipeline.stages.fingerprints import absolute, compare_inputs
@@ -65,7 +66,8 @@ def read_stages(config: ReportConfig) -> Stages:
     others = (item for item in every.items() if item[1].manifest.stage != "report")
     known = dict(sorted(others, key=lambda item: item[1].manifest.finished))
     if not known:
-        raise InputError("no finished stages found; run some first, or set workdir", "workdir", config.workdir)
+        key = "runs" if config.runs else "workdir"
+        raise InputError(f"no finished stages found; run some first, or set {key}", key, config.workdir)
     return known
 
 
@@ -80,7 +82,7 @@ def corpus_section(name: str, counts: CorpusCounts, manifest: Manifest) -> Figur
     rows = [(key, value) for key, value in origin.items() if value]
     rows += [(title, f"{count:,}") for title, count in counts.rows()]
     figure = plots.histogram(counts.lengths, "tokens of an instance", "instances (log scale)")
-    drawn = [(counts.lengths_line, plots.svg(figure))]
+    drawn = [(counts.lengths_line, figure)]
     if spent := manifest.spent:
         kinds = zip(("processor", "waiting"), zip(*spent.values(), strict=True), strict=True)
         drawn.append(("Where the time of the workers went", plots.bars(list(spent), list(kinds), "seconds")))
@@ -94,20 +96,23 @@ def corpus_section(name: str, counts: CorpusCounts, manifest: Manifest) -> Figur
     }
 
 
-def train_section(name: str, folder: Path) -> Figures:
-    """Return the section of a training run: curves over its steps."""
-    rows = read_metrics(folder)
-
-    def curves(key: str) -> list[plots.Curve]:
-        found = ((kind, [r for r in rows if r["kind"] == kind and key in r]) for kind in ("train", "validation"))
-        return [(kind, [r["step"] for r in part], [r[key] for r in part]) for kind, part in found if part]
-
+def train_section(name: str, folder: Path, seeds: list[Path]) -> Figures:
+    """Return the section of a training run: curves over its steps, means with bands over the folders of `seeds`."""
+    logs = [read_metrics(one) for one in seeds]
     drawn: dict[bool, list[Plot]] = {False: [], True: []}  # by whether it is folded
     for one in plots.TABLE["curves"]:
-        if found := curves(one["key"]):
+        found = {kind: score_tables.mean_curve(logs, kind, one["key"]) for kind in ("train", "validation")}
+        curves = [(kind, steps, means) for kind, (steps, means, _) in found.items() if steps]
+        bands = {kind: deviations for kind, (*_, deviations) in found.items() if len(seeds) > 1}
+        if curves:
             title = LOSSES.get(one["key"]) or one["title"]
-            drawn[one.get("folded", False)].append((title, plots.lines(found, "step", one["unit"])))
-    return {"title": f"Training ({name})", "warnings": overfitting(rows), "plots": drawn[False], "folded": drawn[True]}
+            drawn[one.get("folded", False)].append((title, plots.lines(curves, "step", one["unit"], bands)))
+    return {
+        "title": f"Training ({name})",
+        "warnings": overfitting(read_metrics(folder)),
+        "plots": drawn[False],
+        "folded": drawn[True],
+    }
 
 
 class Card(NamedTuple):
@@ -166,20 +171,18 @@ def title_of(manifests: Iterable[Manifest], workdir: Path) -> str:
 
 def make(config: ReportConfig, out: Path) -> Result:
     """Write report.html into `out`."""
+    if config.runs:
+        return compare(config, out)
     stages = stages_of(config)
     groups = score_tables.seed_groups(stages)
     leading = score_tables.average_seeds(stages, groups)
     scores, published = score_tables.task_scores(leading), score_tables.glue_rows(leading)
     over_seeds = score_tables.seed_scores(groups, stages)
-    sections = list(sections_of(leading))
+    sections = list(sections_of(leading, groups, stages))
     pairs, tables = minimal_pair_tables.sections(leading), score_tables.system_tables(leading)
-    environment = Environment(loader=FileSystemLoader(Path(__file__).parent / "reporting"), autoescape=True)
     made, outdated = [one.manifest for one in stages.values()], list(find_outdated(stages, config.workdir))
-    page = environment.get_template("report.html.j2").render(
-        shown=format_score,
-        cell=score_tables.cell,
-        verdict=significance.verdict,
-        duration=formatting.duration,
+    render(
+        out,
         title=title_of(made, Path(config.workdir)),
         finished=formatting.moment(max(one.finished for one in made)),
         spent=sum(one.seconds for one in made),
@@ -201,10 +204,8 @@ def make(config: ReportConfig, out: Path) -> Result:
         minimal_pairs=pairs,
         system_tables=tables,
         sections=sections,
-        colours=plots.OUTCOMES,
         stages=list(stages.items()),
     )
-    write_text(out / PAGE, redact(page))
     if groups:
         write_text(out / "seeds.json", json.dumps(over_seeds, indent=1) + "\n")
     if published:
@@ -214,19 +215,72 @@ def make(config: ReportConfig, out: Path) -> Result:
     return Result(summary=WARNING.join([found, *outdated]), figures={"page": PAGE})
 
 
+def render(out: Path, **known: Any) -> None:
+    """Write the page, and each figure that it shows as files."""
+
+    def draw(figure: Figure, *caption: str) -> str:
+        plots.save(figure, " ".join(caption), out / "figures")
+        return plots.svg(figure)
+
+    environment = Environment(loader=FileSystemLoader(Path(__file__).parent / "reporting"), autoescape=True)
+    environment.globals |= {
+        "draw": draw,
+        "shown": format_score,
+        "cell": score_tables.cell,
+        "verdict": significance.verdict,
+        "duration": formatting.duration,
+        "colours": plots.OUTCOMES,
+    }
+    write_text(out / PAGE, redact(environment.get_template("report.html.j2").render(known)))
+
+
+def compare(config: ReportConfig, out: Path) -> Result:
+    """Write the page of several runs side by side into `out`."""
+    runs = stages_by_run(config)
+    every = [(f"{run}/{name}", made) for run, stages in runs.items() for name, made in stages.items()]
+    made = [one.manifest for _, one in every]
+    tops = zip(runs, config.runs, strict=True)
+    old = [f"{run}/{text}" for run, top in tops for text in find_outdated(runs[run], top)]
+    warnings = [*old, *side_by_side.warnings(runs)]
+    tables = side_by_side.tables(runs)
+    render(
+        out,
+        title=f"Runs side by side: {', '.join(runs)}",
+        finished=formatting.moment(max(one.finished for one in made)),
+        spent=sum(one.seconds for one in made),
+        warnings=warnings,
+        comparisons=tables,
+        comparison_plots=list(side_by_side.curves(runs)),
+        stages=every,
+    )
+    write_text(out / "runs.json", json.dumps(tables, indent=1) + "\n")
+    return Result(summary=WARNING.join([f"{len(runs)} runs side by side", *warnings]), figures={"page": PAGE})
+
+
+def stages_by_run(config: ReportConfig) -> dict[str, Stages]:
+    """Return the stages of several runs, by the run's folder without what all have in common."""
+    tops = [Path(run).absolute() for run in config.runs]
+    common = os.path.commonpath(tops) if len(set(tops)) > 1 else tops[0].parent
+    return {
+        os.path.relpath(top, common): stages_of(replace(config, workdir=run, stages=[]))
+        for top, run in zip(tops, config.runs, strict=True)
+    }
+
+
 def samples_of(stages: Stages) -> list[tuple[str, Any]]:
     """Return what converted models fill into sentences, with their stages."""
     found = ((name, one.record) for name, one in stages.items())
     return [(name, sample) for name, one in found if isinstance(one, Conversion) for sample in one.samples]
 
 
-def sections_of(stages: Stages) -> Iterator[Figures]:
-    """Yield a section of each corpus and each training."""
-    for name, one in stages.items():
+def sections_of(leading: Stages, groups: score_tables.Groups, stages: Stages) -> Iterator[Figures]:
+    """Yield a section of each corpus and each training, of all its seeds."""
+    for name, one in leading.items():
         if isinstance(one.record, CorpusCounts):
             yield corpus_section(name, one.record, one.manifest)
         elif isinstance(one.record, TrainingSummary):
-            yield train_section(name, one.folder)
+            seeds = next((list(by_seed.values()) for by_seed in groups.values() if name in by_seed.values()), [name])
+            yield train_section(name, one.folder, [stages[seed].folder for seed in seeds])
 
 
 def warnings_of(sections: list[Figures], scores: list[Score]) -> Iterator[str]:
@@ -262,12 +316,15 @@ def uses_of(stages: Stages) -> Iterator[str]:
 
 
 def run(config: ReportConfig) -> None:
-    """Make the page unless it is there; of all finished stages where none are named.
+    """Make the page unless it is there; of all finished stages of a run, or of several, where none are named.
 
     Raises:
         InputError: none of them is finished.
     """
-    config = replace(config, stages=config.stages or list(read_stages(config)))
+    if config.runs and config.stages:
+        raise ConfigError("cannot be combined with stages; leave one out", "runs")
+    runs = [replace(config, workdir=run) for run in config.runs] or [config]
+    config = replace(config, stages=config.stages or [folder for one in runs for folder in read_stages(one)])
     stage.run("report", config, make)
     if config.tracking.name == "wandb":
         wandb_stages.log(Path(config.workdir), stages_of(config), config.tracking.project)

@@ -11,12 +11,12 @@ from pathlib import Path
 from pipeline.config import RunConfig
 from pipeline.console import formatting, terminal
 from pipeline.errors import ConfigError, Exit, Restart, UserError
-from pipeline.orchestration import compose_run, estimates, graph, run_document, stage_commands, stage_keys
+from pipeline.orchestration import compose_run, estimates, graph, run_plan, stage_commands, stage_keys
 from pipeline.orchestration.follow import Executor, StageFailed, announce_done, width_of
 from pipeline.orchestration.kinds import kind_of
 from pipeline.orchestration.kubernetes import KubernetesExecutor
 from pipeline.orchestration.local import LocalExecutor
-from pipeline.orchestration.run_document import Nodes, Run
+from pipeline.orchestration.run_plan import Run, StageRecords
 from pipeline.orchestration.slurm import SlurmExecutor
 from pipeline.records import run_file
 from pipeline.records.manifest import Manifest
@@ -25,7 +25,7 @@ from pipeline.stages import fetch_inputs, stage
 from pipeline.storage import places
 
 
-def draw(nodes: Nodes) -> str:
+def draw(nodes: StageRecords) -> str:
     """Return the graph as text: each stage, its dependencies, and whether it would run."""
     width = width_of(nodes)
     sources = [", ".join(node.needs) if len(node.needs) < 4 else f"{len(node.needs)} stages" for node in nodes]
@@ -66,11 +66,11 @@ def execute(config: RunConfig) -> None:
             run_nodes(config, nodes, expected)
 
 
-def jobs_of(config: RunConfig, nodes: Nodes) -> str:
+def jobs_of(config: RunConfig, nodes: StageRecords) -> str:
     """Return what a run would have others start, if they answer: Kubernetes, Slurm, or a person."""
     settings = dataclasses.replace(config.executor, prometheus_port=None)
     try:
-        chosen = make_executor(dataclasses.replace(config, executor=settings), run_document.record_run(config, nodes))
+        chosen = make_executor(dataclasses.replace(config, executor=settings), run_plan.record_run(config, nodes))
         if chosen is None:
             return list_commands(config, nodes)
         chosen.longest_wait = 0.0
@@ -81,14 +81,14 @@ def jobs_of(config: RunConfig, nodes: Nodes) -> str:
         return f"the jobs are not shown: {error}"
 
 
-def list_commands(config: RunConfig, nodes: Nodes) -> str:
+def list_commands(config: RunConfig, nodes: StageRecords) -> str:
     """Return the commands of the stages that have to run, for another scheduler."""
     place, start = run_file.place_of(config.workdir), " ".join(stage_commands.ELSEWHERE)
-    jobs = [f"  python {start} {place}#{job}" for job in run_document.group_by_job(nodes)]
+    jobs = [f"  python {start} {place}#{job}" for job in run_plan.group_by_job(nodes)]
     return "\n".join(["run on each machine of a stage, in this order:", *jobs])
 
 
-def plan_run(config: RunConfig) -> tuple[Nodes, str]:
+def plan_run(config: RunConfig) -> tuple[StageRecords, str]:
     """Return the checked graph, and what it will take; empty if no stage is long."""
     nodes = graph.plan_graph(config)
     if not config.executor.pods:
@@ -98,7 +98,7 @@ def plan_run(config: RunConfig) -> tuple[Nodes, str]:
     return nodes, estimates.line(estimates.estimate_stages(config, nodes), config)
 
 
-def run_nodes(config: RunConfig, nodes: Nodes, expected: str) -> None:
+def run_nodes(config: RunConfig, nodes: StageRecords, expected: str) -> None:
     """Run what has to run of a checked graph; `expected` says what it will take."""
     if expected:
         terminal.say(expected)
@@ -109,7 +109,7 @@ def run_nodes(config: RunConfig, nodes: Nodes, expected: str) -> None:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # as `nohup` leaves it
         signal.signal(signal.SIGHUP, signal.default_int_handler)
-    run = run_document.record_run(config, nodes)
+    run = run_plan.record_run(config, nodes)
     os.environ.update(run.environment | os.environ)
     began = time.monotonic()
     try:
@@ -140,7 +140,7 @@ def run_nodes(config: RunConfig, nodes: Nodes, expected: str) -> None:
             print(f"report: {node.out}/report.html")
 
 
-def show_samples(nodes: Nodes) -> None:
+def show_samples(nodes: StageRecords) -> None:
     """Show what the last model filled into masked sentences; nothing where none did.
 
     A stage that converts checkpoints keeps no samples.

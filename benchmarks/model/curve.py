@@ -89,10 +89,10 @@ def show(options: argparse.Namespace, curves: np.ndarray, seconds: list[float]) 
     )
     steps = list(range(1, options.steps + 1))
     names = ("ours", "Hugging Face")
-    picture = plots.lines(
+    figure = plots.lines(
         [(name, steps, curve.tolist()) for name, curve in zip(names, curves, strict=True)], "step", "loss"
     )
-    options.out.write_text(picture, encoding="utf-8")
+    options.out.write_text(plots.svg(figure), encoding="utf-8")
     print(options.out)
 
 

@@ -21,7 +21,7 @@ def main() -> None:
     if options.plot:
         longest = sorted(rows, key=lambda row: -row["tokens"])[:7]
         named = [("-".join(row["name"].split("-")[:4]), *column(row["curve"])) for row in longest]
-        picture = plots.lines(named, "tokens", "held-out bits per byte")
+        picture = plots.svg(plots.lines(named, "tokens", "held-out bits per byte"))
         options.plot.write_text(picture, encoding="utf-8")
 
 

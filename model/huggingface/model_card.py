@@ -1,7 +1,8 @@
 """The model card, made from the stages' manifests."""
 
 import json
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -188,6 +189,7 @@ def data_rows(prepare: Manifest, corpus: Rows) -> Rows:
     return {
         "corpus": corpus.get("name"),
         "from": ", ".join(sources(corpus)) or None,
+        **licence_rows(corpus, counts.notes),
         "documents": number(counts.written),
         "documents held out": number(counts.held_documents),
         "duplicates left out": number(counts.documents.get("duplicate")),
@@ -205,6 +207,38 @@ def sources(corpus: Rows) -> list[str]:
     own = [one_line(file["url"]) for file in corpus.get("files") or [] if file.get("url")]
     parts = (corpus.get("parts") or {}).values()
     return own + [source for part in parts for source in sources(part)]
+
+
+def licence_rows(corpus: Rows, notes: Iterable[str]) -> Rows:
+    """Return the rows of licence and attribution of the corpora that are known, by what is in `licences.yaml`."""
+    found: dict[str, tuple[str, str]] = {}
+    dumps = [note for note in notes if "dumps of " in note]
+    for text in [*dumps, *places_of(corpus, with_dumps=not dumps)]:
+        for known in read_table(__file__, "licences.yaml"):
+            if fits := re.search(known["match"], text):
+                parts = {key: (value or "").replace("_", "-") for key, value in fits.groupdict().items()}
+                date, licence = parts.get("date", ""), known["licence"]
+                if "before" in known and not date:
+                    licence += f", of a dump before {known['since']} {known['before']}"
+                elif "before" in known and date < known["since"]:
+                    licence = known["before"]
+                dump = f", dump of {date[:4]}-{date[4:6]}-{date[6:]}" if date else ""
+                found.setdefault(known["who"].format(**parts), (licence, dump))
+                break
+    return {
+        "licence of the text": "; ".join(dict.fromkeys(licence for licence, _ in found.values())) or None,
+        "attribution": "; ".join(f"{who}{dump}" for who, (_, dump) in found.items()) or None,
+    }
+
+
+def places_of(corpus: Rows, with_dumps: bool) -> Iterator[str]:
+    """Yield name, reader and address of a corpus and its parts; with or without those of dumps that name themselves."""
+    if with_dumps or corpus.get("reader") != "wikipedia":
+        urls = [corpus["path"]] if corpus.get("path") else [file.get("url") for file in corpus.get("files") or []]
+        for url in urls or [""]:
+            yield f"{corpus.get('name')} {corpus.get('reader')} {url}"
+    for part in (corpus.get("parts") or {}).values():
+        yield from places_of(part, with_dumps)
 
 
 def recipe_rows(train: Manifest) -> Rows:

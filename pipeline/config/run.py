@@ -16,12 +16,20 @@ class ReportConfig(StageConfig):
     """`python -m pipeline.report`."""
 
     stages: list[str] = input_path([], "Folders of stages; empty: all of the run.")
+    runs: list[str] = option([], "Folders of several runs, to be shown side by side; empty: the run in workdir.")
     tracking: TrackerConfig = group(
         TrackerConfig, "Tracker that gets all finished stages too, next to training.", "runtime"
     )
 
     def check_rules(self) -> None:
-        """Check that the tracker can read the stages."""
+        """Check that the tracker can read the stages, and that several runs have a page of their own."""
+        check(
+            not self.runs or self.out != f"{self.workdir}/report",
+            "is the report of one run; set out=FOLDER for that of several",
+            "out",
+            self.out,
+        )
+        check(not self.runs or self.tracking.name != "wandb", "logs one run; set tracking=none", "tracking", "wandb")
         check(
             self.tracking.name != "wandb" or "://" not in self.workdir,
             f"stages in {self.workdir} are not logged; set tracking=none, or a local workdir",

@@ -15,6 +15,7 @@ from pipeline.evaluation.table_files import Content, Table
 from pipeline.storage import strict_json
 
 SEPARATOR = re.compile("[,;|]")  # of several labels
+FLAGS = {"0": False, "1": True, "false": False, "true": True, "0.0": False, "1.0": True}
 SMALL = 2**25  # bytes of a file that is read before a run begins
 
 # Of a row: one or two sentences, then the endings of a choice; the index of its class, the number of
@@ -131,9 +132,22 @@ def parse_examples(place: str, content: bytes, task: TaskConfig, labelled: bool 
         task.key,
         [*columns, *([task.label] if labelled and not task.multilabel else [])],
     )
-    texts = [texts_of(table, column) for column in columns]
-    labels = [0.0] * len(table.rows)
-    if labelled:
+    try:
+        texts = [texts_of(table, column) for column in columns]
+    except InputError as error:
+        raise error.but(problem=error.problem + other_type(table, content)) from None
+    labels: list[Any] = [0.0] * len(table.rows)
+    if labelled and table.names and task.label not in table.names and (flags := flags_of(table)):
+        if not task.multilabel or not set(task.labels) <= flags.keys():
+            raise InputError(
+                f"column {task.label!r} not found; {', '.join(flags)} hold 0 and 1: for several labels a text set "
+                f"task.multilabel=true 'task.labels=[{','.join(flags)}]' 'task.metrics=[micro_f1,macro_f1]', for one "
+                f"of them task.label={next(iter(flags))}",
+                path=place,
+                line=1,
+            )
+        labels = [[k for k, name in enumerate(task.labels) if flags[name][n]] for n in range(len(table.rows))]
+    elif labelled:
         (label,) = columns_of(table, [task.label])
         labels = [
             label_of(place, number, row[label].strip(), task)
@@ -143,6 +157,24 @@ def parse_examples(place: str, content: bytes, task: TaskConfig, labelled: bool 
         fault = f"; {table.malformed[0]}" if table.malformed else ""
         raise InputError(f"no valid rows{fault}", path=place)
     return list(zip(zip(*texts, strict=True), labels, strict=True)), table.malformed
+
+
+def flags_of(table: Table) -> dict[str, list[bool]]:
+    """Return the columns with a name that hold 0 and 1, or false and true, alone, if there are two or more."""
+    found = {}
+    for name, *values in zip(table.names, *table.rows, strict=True):
+        if values and all(value.strip().lower() in FLAGS for value in values):
+            found[name] = [FLAGS[value.strip().lower()] for value in values]
+    return found if len(found) > 1 else {}
+
+
+def other_type(table: Table, content: bytes) -> str:
+    """Return the type of task that a file without the columns may be for, and what to type; empty: not known."""
+    lines = content[:4096].decode("utf-8", "replace").splitlines()[:-1]
+    widths = {len(line.split()) for line in lines if not line.startswith("#")}
+    if "tokens" in table.names or (len(widths) == 2 and 0 in widths and max(widths) > 1):
+        return "; these are words with tags, as of CoNLL: set +task=ner"
+    return "; these are questions about texts: set +task=squad" if {"question", "context"} <= {*table.names} else ""
 
 
 def texts_of(table: Table, column: str) -> list[str]:

@@ -13,7 +13,7 @@ from pipeline.config import ConvertConfig, PrepareConfig, RunConfig, VocabConfig
 from pipeline.console.formatting import WARNING
 from pipeline.errors import ConfigError, InputError, Restart, StoreError, UserError
 from pipeline.orchestration import graph, stage_commands
-from pipeline.orchestration.run_document import Nodes
+from pipeline.orchestration.run_plan import StageRecords
 from pipeline.preparation import estimate as preparation
 from pipeline.records.estimate import Estimate, hours, size
 from pipeline.storage.places import is_address
@@ -21,7 +21,7 @@ from pipeline.tokenization import existing_vocabulary
 from pipeline.tokenization.wordpiece import WordPiece
 
 
-def estimate_stages(config: RunConfig, nodes: Nodes) -> dict[str, Estimate]:
+def estimate_stages(config: RunConfig, nodes: StageRecords) -> dict[str, Estimate]:
     """Return the estimates of the stages that have to run and are long.
 
     With GPUs the number of ranks, and so the time of training, is not known yet; of a GPU that

@@ -10,7 +10,7 @@ from typing import TypeVar
 from pipeline.console import terminal
 from pipeline.console.formatting import WARNING
 from pipeline.errors import Exit, InputError, Restart, UserError, read_errors
-from pipeline.orchestration.run_document import FORCED, Groups, Nodes, StageRecord
+from pipeline.orchestration.run_plan import FORCED, Groups, StageRecord, StageRecords
 from pipeline.records.manifest import Manifest
 from pipeline.stages import stage
 
@@ -40,14 +40,14 @@ class Executor(ABC):
         self.said: dict[str, str] = {}  # the last line printed about each job
 
     @abstractmethod
-    def run(self, nodes: Nodes) -> None:
+    def run(self, nodes: StageRecords) -> None:
         """Run the stages that have to run, until all are done.
 
         Raises:
             UserError, Restart, StageFailed: one failed; the message says which, and why.
         """
 
-    def expected(self, nodes: Nodes) -> str:
+    def expected(self, nodes: StageRecords) -> str:
         """Return what `run` would have others start, for a person to read; nothing of this machine's."""
         return ""
 
@@ -56,7 +56,7 @@ class Executor(ABC):
         """Learn the states of all jobs that are to come."""
 
     @abstractmethod
-    def advance(self, name: str, members: Nodes, due: bool) -> bool:
+    def advance(self, name: str, members: StageRecords, due: bool) -> bool:
         """Start a job that is `due`, print its state, and return whether it has ended well.
 
         Raises:
@@ -64,10 +64,10 @@ class Executor(ABC):
         """
 
     @abstractmethod
-    def missing_output(self, name: str, members: Nodes) -> Exception:
+    def missing_output(self, name: str, members: StageRecords) -> Exception:
         """Return the error of a job that has ended well and left no results."""
 
-    def run_loop(self, nodes: Nodes, groups: Groups) -> None:
+    def run_loop(self, nodes: StageRecords, groups: Groups) -> None:
         """Follow the jobs of `groups` until all are done.
 
         Raises:
@@ -125,7 +125,7 @@ def width_of(nodes: Iterable[StageRecord]) -> int:
     return max(len(node.name) for node in nodes)
 
 
-def announce_done(nodes: Nodes) -> None:
+def announce_done(nodes: StageRecords) -> None:
     """Print one line for each stage that is up to date."""
     width = width_of(nodes)
     for node in nodes:
@@ -135,7 +135,7 @@ def announce_done(nodes: Nodes) -> None:
             terminal.say_line(f"{node.name:<{width}}  up to date   {manifest.summary}")
 
 
-def delete_forced(nodes: Nodes) -> None:
+def delete_forced(nodes: StageRecords) -> None:
     """Delete the results of the stages that the user has named to run again."""
     for node in nodes:
         if node.reason == FORCED:

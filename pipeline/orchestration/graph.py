@@ -15,7 +15,7 @@ from pipeline.config import ReportConfig, RunConfig, StageConfig, check
 from pipeline.console import terminal
 from pipeline.errors import ConfigError, InputError, UserError, writable
 from pipeline.orchestration.kinds import kind_of
-from pipeline.orchestration.run_document import FORCED, Nodes, StageRecord
+from pipeline.orchestration.run_plan import FORCED, StageRecord, StageRecords
 from pipeline.records.manifest import Manifest
 from pipeline.stages import fetch_inputs, fingerprints
 from pipeline.stages.fingerprints import Identity, pin
@@ -29,7 +29,7 @@ Needs = dict[str, tuple[str, ...]]  # the stages that each stage reads from
 Status = tuple[str, str | None, int]  # of a stage: fingerprint, why it has to run or None, steps that are done
 
 
-def plan_graph(config: RunConfig) -> Nodes:
+def plan_graph(config: RunConfig) -> StageRecords:
     """Return the whole graph in an executable order; `config` has the configurations of its stages.
 
     Raises:
@@ -151,7 +151,7 @@ def needs_of(found: Stages) -> Needs:
     return needs
 
 
-def check_places(config: RunConfig, nodes: Nodes) -> None:
+def check_places(config: RunConfig, nodes: StageRecords) -> None:
     """Raise UserError if an external input does not exist, `workdir` is not writable, or a stage lacks something."""
     makers = makers_of({node.name: node.config for node in nodes})
     for node in (one for one in nodes if one.reason):

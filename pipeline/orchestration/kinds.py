@@ -11,7 +11,7 @@ from model.training import extending
 from pipeline.config import ConvertConfig, EvaluateConfig, PrepareConfig, RunConfig, StageConfig, TasksConfig, check
 from pipeline.errors import ConfigError, UserError
 from pipeline.evaluation import examples
-from pipeline.orchestration.run_document import StageRecord
+from pipeline.orchestration.run_plan import StageRecord
 from pipeline.records import checkpoint_folder
 from pipeline.records.manifest import MANIFEST, Manifest, require_manifest
 from pipeline.stages import fetch_inputs, fingerprints

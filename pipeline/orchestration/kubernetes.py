@@ -29,9 +29,10 @@ from pipeline.orchestration.job_status import (
     Template,
     by_name,
 )
-from pipeline.orchestration.run_document import Groups, Nodes, Run, group_by_job
+from pipeline.orchestration.run_plan import Groups, Run, StageRecords, group_by_job
 from pipeline.records import run_file
 from pipeline.records.manifest import Manifest
+from pipeline.stages.registry import NODES, placement_of
 
 QUEUE = "kueue.x-k8s.io/queue-name"
 DRIVER = "driver"  # the name of the driver's own Job
@@ -55,7 +56,7 @@ class KubernetesExecutor(Executor):
         self.warned: set[str] = set()
         self.exporter = Exporter(config.prometheus_host, config.prometheus_port, "executor.prometheus_port")
 
-    def run(self, nodes: Nodes) -> None:
+    def run(self, nodes: StageRecords) -> None:
         """Run the stages that have to run, in dependency order.
 
         Raises:
@@ -73,7 +74,7 @@ class KubernetesExecutor(Executor):
             self.say(job_status.PREFLIGHT, f"all nodes are good; kubectl logs job/{job_status.PREFLIGHT}")
         self.run_loop(nodes, groups)
 
-    def expected(self, nodes: Nodes) -> str:
+    def expected(self, nodes: StageRecords) -> str:
         """Return a line about each Job that has to be made.
 
         Raises:
@@ -88,7 +89,7 @@ class KubernetesExecutor(Executor):
         )
 
     def _checks_nodes(self, groups: Groups) -> bool:
-        return self.config.preflight and any(kind_of(members) == "train" for members in groups.values())
+        return self.config.preflight and any(placement_of(kind_of(members)) == NODES for members in groups.values())
 
     def refresh(self, groups: Groups) -> None:
         """Learn the templates and the states of all Jobs as they are now, and export these."""
@@ -140,7 +141,7 @@ class KubernetesExecutor(Executor):
 
         return self.ask(asked)
 
-    def advance(self, name: str, members: Nodes, due: bool) -> bool:
+    def advance(self, name: str, members: StageRecords, due: bool) -> bool:
         """Make a Job that is `due`, print its state, and return whether it has ended well.
 
         Raises:
@@ -159,7 +160,7 @@ class KubernetesExecutor(Executor):
             self._report(job)
         return now == "complete"
 
-    def missing_output(self, name: str, members: Nodes) -> Exception:
+    def missing_output(self, name: str, members: StageRecords) -> Exception:
         """Return the error of a Job that is complete and left no results."""
         return UserError(job_exhausted(self.jobs[name], members), where=f"stage {name}")
 
@@ -278,7 +279,7 @@ class KubernetesExecutor(Executor):
         )
 
 
-def kind_of(members: Nodes) -> str:
+def kind_of(members: StageRecords) -> str:
     """Return the kind of a Job's stages; the check of nodes, which is none, is as training."""
     return members[0].kind if members else "train"
 
@@ -310,7 +311,7 @@ def connect(namespace: str | None) -> tuple[Any, str]:
     return client.CoreV1Api(), namespace or own
 
 
-def job_exhausted(job: Object, members: Nodes) -> str:
+def job_exhausted(job: Object, members: StageRecords) -> str:
     """Return why a stage is not done although its Job is complete, and what to do."""
     again = f"kubectl delete {job_status.resource(job)}/{job['metadata']['name']} job/{DRIVER}, and start the run again"
     node = next(node for node in members if node.made() is None)

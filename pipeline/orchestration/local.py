@@ -18,9 +18,9 @@ from pipeline.console import bars, terminal
 from pipeline.console.formatting import duration
 from pipeline.errors import Exit, writable
 from pipeline.orchestration.follow import Executor, delete_forced, failure, width_of
-from pipeline.orchestration.run_document import Groups, Nodes, StageRecord
+from pipeline.orchestration.run_plan import Groups, StageRecord, StageRecords
 from pipeline.records import run_file
-from pipeline.stages.registry import STAGES
+from pipeline.stages.registry import ALL, ARRAY, NODES, ONE, placement_of
 
 LAUNCHER = re.compile(r"\[\d{4}-\d\d-\d\d [^]]*\] \[[A-Z]+\]")  # DeepSpeed's lines
 _PARENT_DEATH_SIGNAL, _LIBRARY = 1, ctypes.CDLL(None)  # of prctl
@@ -57,7 +57,7 @@ class LocalExecutor(Executor):
         self.running: dict[str, Running] = {}  # by stage
         self.live = sys.stdout.isatty() and sys.stderr.isatty()
 
-    def run(self, nodes: Nodes) -> None:
+    def run(self, nodes: StageRecords) -> None:
         """Run the stages that have to run, in dependency order.
 
         Raises:
@@ -82,7 +82,7 @@ class LocalExecutor(Executor):
                 state = bars.read(self._bar(name)) or bars.State("", note=last_line(self._log(name)) or "starts")
                 bars.ROWS.show(name, f"{name:<{self.width}} {duration(time.monotonic() - child.began):>9}", state)
 
-    def advance(self, name: str, members: Nodes, due: bool) -> bool:
+    def advance(self, name: str, members: StageRecords, due: bool) -> bool:
         """Start a stage that is `due` when cores are free; return whether it has ended well."""
         child = self.running.get(name)
         if child is None:
@@ -99,7 +99,7 @@ class LocalExecutor(Executor):
             raise failure(name, child.process.returncode, self._log(name))
         return True
 
-    def missing_output(self, name: str, members: Nodes) -> Exception:
+    def missing_output(self, name: str, members: StageRecords) -> Exception:
         """Return the error of a stage that has ended well and left no results."""
         return failure(name, Exit.DONE, self._log(name))
 
@@ -111,8 +111,7 @@ class LocalExecutor(Executor):
         return self.logs / f".{name}.bar"
 
     def _need(self, node: StageRecord) -> int:
-        kind = STAGES[node.kind]
-        return 1 if kind.one_core or kind.shares_cores else self.cores
+        return self.cores if placement_of(node.kind) in (ALL, NODES) else 1
 
     def _start(self, node: StageRecord) -> None:
         with writable(self.logs.parent, "workdir"):
@@ -140,7 +139,7 @@ class LocalExecutor(Executor):
 
     def _gpu(self, node: StageRecord) -> str | None:
         """Return the first GPU for a stage that begins with one: one of the fewest such stages."""
-        if not STAGES[node.kind].one_core or len(self.gpus) < 2:
+        if placement_of(node.kind) not in (ONE, ARRAY) or len(self.gpus) < 2:
             return None
         taken = [child.gpu for child in self.running.values()]
         return min(self.gpus, key=taken.count)

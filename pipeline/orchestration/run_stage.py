@@ -31,10 +31,11 @@ from pipeline.config import EvaluateConfig, PrepareConfig
 from pipeline.console import terminal
 from pipeline.errors import ConfigError, Exit, InputError, Restart
 from pipeline.evaluation import grid_search
-from pipeline.orchestration import run_document, stage_commands
+from pipeline.orchestration import run_plan, stage_commands
 from pipeline.orchestration.job_status import DIGEST, PREFLIGHT
-from pipeline.orchestration.run_document import Nodes, Run, StageRecord
+from pipeline.orchestration.run_plan import Run, StageRecord, StageRecords
 from pipeline.records import run_file
+from pipeline.stages.registry import NODES, placement_of
 
 PORT = 29500  # of the rendezvous
 INDEX = "JOB_COMPLETION_INDEX"  # environment: set by Kubernetes
@@ -142,13 +143,13 @@ def preflight_command() -> Words:
         ConfigError: as `multi_node_options`.
     """
     options = os.environ.get("BERT_OPTIONS", "").split()
-    script = run_document.ROOT / "model" / "preflight.py"
+    script = run_plan.ROOT / "model" / "preflight.py"
     return [*stage_commands.launch_command(script, multi_node_options(PREFLIGHT)), *options]
 
 
-def pod_command(nodes: Nodes, node: StageRecord, record: str) -> Words:
+def pod_command(nodes: StageRecords, node: StageRecord, record: str) -> Words:
     """Return this pod's command for `node`, one of the Job's `nodes`; empty if it has no part."""
-    if node.kind == "train":
+    if placement_of(node.kind) == NODES:
         words = stage_commands.stage_command(node, record, options=multi_node_options(node.name))
         if alive := os.environ.get(heartbeat.FOLDER):
             words.append(f"heartbeat={json.dumps(alive)}")
@@ -181,7 +182,7 @@ def run_stage(words: Words) -> NoReturn:
         raise ConfigError("is required; add RUN/run.json#STAGE", run_file.OPTION)
     typed = dict(word.partition("=")[::2] for word in settings)
     try:
-        run = run_document.read(record)
+        run = run_plan.read(record)
     except InputError as error:
         if isinstance(error.__cause__, FileNotFoundError):  # a mount may come late, or be lost
             raise Restart(f"{stage}: {error}") from error

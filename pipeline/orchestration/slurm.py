@@ -16,9 +16,9 @@ from pipeline.config import ExecutorConfig
 from pipeline.config.run import TIME
 from pipeline.errors import ConfigError, Restart, UserError, read_errors
 from pipeline.orchestration.follow import Executor, NoAnswer, StageFailed, delete_forced, failure
-from pipeline.orchestration.run_document import FORCED, Groups, Nodes, Run, group_by_job
+from pipeline.orchestration.run_plan import FORCED, Groups, Run, StageRecords, group_by_job
 from pipeline.orchestration.slurm_job import MODULE, job_record
-from pipeline.stages.registry import STAGES
+from pipeline.stages.registry import ARRAY, NODES, ONE, STAGES, placement_of
 
 NAME = "bert"  # prefix of job names, before the stage
 MARGIN = 300  # seconds before the time limit when a stage is signalled to save
@@ -43,7 +43,7 @@ class SlurmExecutor(Executor):
         self.states: Jobs = {}  # of jobs, at the last look
         self.jobs = self._queued()  # by stage: before the record of another run is written over theirs
 
-    def run(self, nodes: Nodes) -> None:
+    def run(self, nodes: StageRecords) -> None:
         """Submit the stages that have to run and are not queued, and follow all jobs.
 
         Raises:
@@ -68,7 +68,7 @@ class SlurmExecutor(Executor):
             print(f"the jobs stay in the queue; to cancel them: scancel {mine}", flush=True)
             raise
 
-    def expected(self, nodes: Nodes) -> str:
+    def expected(self, nodes: StageRecords) -> str:
         """Return the command and the script of each job that has to be submitted, after others by their names."""
         groups = group_by_job(nodes)
         jobs = dict(zip(groups, groups, strict=True)) | self.jobs
@@ -89,7 +89,8 @@ class SlurmExecutor(Executor):
 
     def _words(self, stage: str, kind: str, before: list[str]) -> list[str]:
         """Return the command that submits a job; the script is its input."""
-        config, wide, array = self.config, kind == "train", kind == "evaluate"
+        config, placed = self.config, placement_of(kind)
+        wide, array = placed == NODES, placed == ARRAY
         gpus = config.gpus if wide else min(1, config.gpus) if array else 0
         return [
             "sbatch",
@@ -105,7 +106,7 @@ class SlurmExecutor(Executor):
             f"--output={self.logs.as_posix().replace('%', '%%')}/{stage}-{'%A_%a' if array else '%j'}.out",
             *([f"--array=0-{config.parts - 1}"] if array else []),
             f"--nodes={config.nodes if wide else 1}",
-            f"--cpus-per-task={1 if STAGES[kind].one_core and not array else config.cpus}",
+            f"--cpus-per-task={1 if placed == ONE else config.cpus}",
             *([f"--gpus-per-node={gpus}"] if gpus else []),
             *(f"--{option}={value}" for option in ("account", "partition") if (value := getattr(config, option))),
             *([f"--dependency=afterok:{':'.join(before)}", "--kill-on-invalid-dep=yes"] if before else []),
@@ -151,7 +152,7 @@ class SlurmExecutor(Executor):
             found[stage] = job
         return found
 
-    def advance(self, name: str, members: Nodes, due: bool) -> bool:
+    def advance(self, name: str, members: StageRecords, due: bool) -> bool:
         """Say the state of a job, and return whether it has ended well.
 
         Raises:
@@ -165,7 +166,7 @@ class SlurmExecutor(Executor):
             raise self._failure(name, state)
         return word == "COMPLETED"
 
-    def missing_output(self, name: str, members: Nodes) -> Exception:
+    def missing_output(self, name: str, members: StageRecords) -> Exception:
         """Return the error of a job that has ended well and left no results."""
         return self._failure(name, "ended, but left no result with these settings")
 
@@ -200,7 +201,7 @@ class SlurmExecutor(Executor):
         return StageFailed(f"job {job} {state}: {error}")
 
 
-def find_awaited(nodes: Nodes, members: Nodes, jobs: Jobs) -> list[str]:
+def find_awaited(nodes: StageRecords, members: StageRecords, jobs: Jobs) -> list[str]:
     """Return the jobs whose end a job of the stages `members` waits for."""
     needs = {need for node in members for need in node.needs}
     first = [node for node in nodes if node.name in needs and node.reason is not None]

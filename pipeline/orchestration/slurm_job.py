@@ -25,9 +25,10 @@ from pipeline.cli import entry_point
 from pipeline.config import RunConfig
 from pipeline.console import output, terminal
 from pipeline.errors import ConfigError, Exit, UserError
-from pipeline.orchestration import compose_run, graph, run_document, stage_commands
+from pipeline.orchestration import compose_run, graph, run_plan, stage_commands
 from pipeline.orchestration.follow import delete_forced
 from pipeline.records import run_file
+from pipeline.stages.registry import ARRAY, NODES, placement_of
 from pipeline.storage import strict_json
 from pipeline.storage.atomic import write_text
 from pipeline.storage.checksums import sha256_of
@@ -67,7 +68,7 @@ def task(stage: str, words: list[str]) -> int:
     for number in STOPPING:
         signal.signal(number, signal.SIG_IGN)
     others = int(environment.get("SLURM_NTASKS", "1")) > 1
-    alone = code and stage.startswith("train") and not heard  # the others have had no signal
+    alone = code and placement_of(stage) == NODES and not heard  # the others have had no signal
     if others and alone and code not in FINAL:
         time.sleep(LEAVING)
     if others and (code in FINAL or alone):
@@ -120,9 +121,9 @@ def drive_all(config: RunConfig) -> None:
         config.force = []  # what they had made was deleted when the job began
     nodes = graph.plan_graph(config)
     graph.check_places(config, nodes)
-    run_document.record_run(config, nodes, here=False).write()
+    run_plan.record_run(config, nodes, here=False).write()
     delete_forced(nodes)
-    for job in run_document.group_by_job(nodes):
+    for job in run_plan.group_by_job(nodes):
         run_job(job, Path(config.workdir))
 
 
@@ -133,7 +134,7 @@ def drive(stage: str, workdir: str, digest: str) -> None:
         ConfigError: the process is not part of a Slurm job, or another run has the folder now.
     """
     begin()
-    run = run_document.read(run_file.place_of(workdir))
+    run = run_plan.read(run_file.place_of(workdir))
     if run.digest(stage) != digest:
         raise ConfigError(
             f"another run with other settings of {stage} has been started since this job was submitted; submit again",
@@ -160,7 +161,7 @@ def begin() -> None:
 
 def run_job(stage: str, workdir: Path) -> None:
     """Run the step of a stage; requeue the job where that helps."""
-    wide = stage == "evaluate" or stage.startswith("train")
+    wide = placement_of(stage) in (NODES, ARRAY)
     words = [f"{run_file.place_of(str(workdir))}#{stage}"]
     if code := run_step(stage, int(os.environ["SLURM_JOB_NUM_NODES"]) if wide else 1, words):
         finish(stage, code, workdir)

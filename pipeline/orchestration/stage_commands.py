@@ -8,9 +8,9 @@ from model.config import TrainConfig
 from pipeline.cli.overrides import Words
 from pipeline.common import cores
 from pipeline.common.ports import free_port
-from pipeline.orchestration.run_document import ROOT, StageRecord
+from pipeline.orchestration.run_plan import ROOT, StageRecord
 from pipeline.records import run_file
-from pipeline.stages.registry import STAGES
+from pipeline.stages.registry import NODES, STAGES, placement_of
 
 # Words after `python` that start a stage on another machine; RUN/run.json#STAGE follows.
 ELSEWHERE = ["-m", "pipeline.orchestration.run_stage", run_file.OPTION]
@@ -33,7 +33,7 @@ def stage_command(
     `options` are the launcher's, of a training on other machines too; None: on this one.
     """
     settings = [run_file.OPTION, f"{record}#{node.name}"]
-    if node.kind != "train":
+    if placement_of(node.kind) != NODES:
         return [sys.executable, "-m", STAGES[node.kind].script, *settings]
     script = ROOT / STAGES[node.kind].script
     if options is None:

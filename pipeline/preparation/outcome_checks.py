@@ -8,13 +8,14 @@ from pipeline.console.formatting import pluralize
 from pipeline.errors import InputError, named
 from pipeline.filtering import filters
 from pipeline.preparation.plan import PreparePlan
-from pipeline.readers.io.row_fields import LEFT_OUT
+from pipeline.readers.io.row_fields import ENDS_NOTE, HTML_NOTE, LEFT_OUT
 from pipeline.records.estimate import size
 from pipeline.records.metrics import MIXED, OUTCOMES, CorpusCounts
 from pipeline.shards.holdout import LowestHashes, how_to_set, sensible_count
 from pipeline.tokenization.coverage import Coverage
 
 MOST_HELD_OUT = 0.35  # of the instances; more is worth a warning
+NOTED = 0.01  # of the documents; fewer with markup are not worth one
 
 
 # The fix if a single document cannot be divided between training and validation.
@@ -84,7 +85,8 @@ def check_pairs(config: PrepareConfig, counts: CorpusCounts) -> None:
         return
     why = "documents are too few" if share < MIXED[0] else "documents or sequences have hardly more than one sentence"
     corpus = {"text": "", "lines": "corpus=text "}.get(config.corpus.reader)
-    lines = "" if corpus is None else f", or {corpus}corpus.options.document=10 for documents of ten lines"
+    divided = str(config.corpus.options.get("document", "file")) != "file"  # as this advises
+    lines = "" if corpus is None or divided else f", or {corpus}corpus.options.document=10 for documents of ten lines"
     raise InputError(
         f"{share:.0%} of {pluralize(counts.instances, 'instance')} have a random next segment, as {why}; set "
         f"{named('pairs')}=none{lines}",
@@ -149,6 +151,11 @@ def warnings(plan: PreparePlan, counts: CorpusCounts, lowest: LowestHashes) -> l
             f"{missed[0]}; ids are as in _dropped.feather"
         )
     found += ["filters.remove names no document; its file is empty"] * bool(config.filters.remove and not plan.removed)
+    for note, count in counts.notes.items():
+        part, _, said = note.rpartition(": ")
+        if said in (HTML_NOTE, ENDS_NOTE) and count >= NOTED * counts.documents["read"]:
+            cure = said.replace("corpus.", f"corpus.parts.{part}." if part else "corpus.")
+            found.append(f"{count / counts.documents['read']:.0%} of the documents are {cure}")
     if config.corpus.options.get("where") and LEFT_OUT not in counts.skipped:
         found.append("corpus.options.where leaves out no row; check its value")
     if plan.short:

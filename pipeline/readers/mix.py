@@ -18,7 +18,7 @@ from pipeline import readers
 from pipeline.common import counter_rng
 from pipeline.config import CorpusConfig, DownloadFile
 from pipeline.errors import ConfigError, UserError
-from pipeline.readers.base import Documents, FileRange, FileRanges, ReadLog
+from pipeline.readers.base import Documents, FileRange, FileRanges, ReadLog, notes_of
 
 MOST = 1000  # largest weight
 TYPES = {bool: "true or false", int: "a whole number", dict: "a mapping", list: "a list"}
@@ -45,6 +45,7 @@ class Reader:
             with keys_of_part(name):
                 ranges = reader.splits(split_bytes) if weight > 0 else []
             found += [dataclasses.replace(file_range, part=name) for file_range in ranges]
+            found.notes.update({f"{name}: {note}": count for note, count in notes_of(ranges).items()})
         return found
 
     def read(self, file_range: FileRange, log: ReadLog) -> Documents:

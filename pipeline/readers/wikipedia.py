@@ -7,10 +7,12 @@ Source: https://www.mediawiki.org/wiki/Help:Export#Export_format
 import itertools
 import re
 import xml.etree.ElementTree as ET
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, cast
 from unicodedata import normalize
+from urllib.parse import urlsplit
 from xml.etree.ElementTree import Element
 
 from pipeline.common.schema import check
@@ -19,6 +21,7 @@ from pipeline.errors import InputError
 from pipeline.readers.base import Document, Documents, FileRange, FileRanges, ReadLog
 from pipeline.readers.files import files_of
 from pipeline.readers.io.compressed import CompressedFile
+from pipeline.records.manifest import enclosing_manifest
 from pipeline.storage import budget, placeholders
 from pipeline.storage.budget import Budget
 from pipeline.storage.places import File
@@ -34,6 +37,7 @@ MALFORMED = (ET.ParseError, ValueError, LookupError)
 Pieces = Iterator[bytes]  # of a document
 _READ_ON = 64  # chunks of at most 1 MB: more than a bzip2 block holds
 _PIECES = (b"<", b"=", b"&", b"\n")  # each makes an element, an attribute or a text of its own
+_DATE = re.compile(r"(?<!\d)(20\d{6})(?!\d)")
 _TRANSCLUDES = re.compile(r"<pages\s[^<>]*\bindex\s*=", re.IGNORECASE)  # ProofreadPage's
 _SCAN = re.compile(r"\s*<noinclude>\s*<pagequality\b", re.IGNORECASE)  # a page of it
 _AROUND_SCAN = re.compile(r"<noinclude>.*?(?:</noinclude>|\Z)", re.IGNORECASE | re.DOTALL)
@@ -46,6 +50,7 @@ class Site:
 
     namespaces: dict[int, str] = field(default_factory=dict)  # number -> local name
     utf8: bool = True  # required for reading it from the middle
+    host: str = ""  # en.wikipedia.org
 
 
 @dataclass(slots=True)
@@ -82,11 +87,15 @@ class Reader:
 
     def splits(self, split_bytes: int) -> FileRanges:
         """Cut every dump into byte ranges; a dump that is not seekable is one split."""
-        parts = list[FileRange]()
+        parts, dumps = list[FileRange](), Counter[str]()
         for path in self.files:
             file = CompressedFile(path)
-            parts += file.ranges(split_bytes, seekable_text=header(file).utf8)
-        return self.files.cut(parts)
+            site = header(file)
+            parts += file.ranges(split_bytes, seekable_text=site.utf8)
+            dumps.update([f"dumps of {site.host}{date_of(path)}"] if site.host else [])
+        ranges = self.files.cut(parts)
+        ranges.notes.update(dumps)
+        return ranges
 
     def read(self, split: FileRange, tally: ReadLog) -> Documents:
         """Yield the articles whose pages start in the split."""
@@ -136,6 +145,15 @@ def dumps(found: list[File]) -> list[File]:
     return kept
 
 
+def date_of(path: File) -> str:
+    """Return the date of a dump: in its name, else in the address that `download` had it from; empty: not known."""
+    made = enclosing_manifest(str(path)) if "latest" in path.name else None
+    names = [path.name, *(file["url"] for file in (made.figures.get("files", []) if made else []))]
+    own = path.name.partition("latest")[2]
+    found = [date[1] for name in names if name.endswith(own) and (date := _DATE.search(name))]
+    return f", {found[0]}" if found else ""
+
+
 def skip_reason(page: Page, site: Site, extractor: Extractor) -> str | None:
     """Return why a page is neither an article nor a page of a scan, or None if it is one."""
     if _SCAN.match(page.text):
@@ -161,7 +179,7 @@ def header(file: CompressedFile) -> Site:
         InputError: the file is damaged or not a dump.
     """
     parser: ET.XMLPullParser[Any] = ET.XMLPullParser(("start", "end"))
-    namespaces, utf8 = dict[int, str](), True
+    namespaces, utf8, host = dict[int, str](), True, ""
     root, room = None, _budget(file)
     chunks = file.read()
     try:
@@ -177,8 +195,10 @@ def header(file: CompressedFile) -> Site:
                     root = _check_root(file, tag)
                 if (event, tag) == ("end", "namespace"):
                     namespaces[int(element.get("key", "0"))] = element.text or ""
+                elif (event, tag) == ("end", "base"):
+                    host = urlsplit(element.text or "").hostname or ""
                 elif (event, tag) in (("end", "siteinfo"), ("start", "page")):
-                    return Site(namespaces, utf8)
+                    return Site(namespaces, utf8, host)
         parser.close()
     except MALFORMED as error:
         if why := placeholders.file_placeholder(file.file):

@@ -1,7 +1,9 @@
-"""Plots as SVG text for a light or dark page: `INK` becomes `currentColor`."""
+"""Plots: as SVG text for a light or dark page, where `INK` becomes `currentColor`, and as files."""
 
 import io
+import re
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
@@ -9,12 +11,14 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from pipeline.common.tables import read_table
-from pipeline.console.redact import one_line
+from pipeline.console.redact import one_line, redact
+from pipeline.storage.atomic import atomic_path, write_text
 
 TABLE = read_table(__file__, "plots.yaml")
 INK = TABLE["style"]["text.color"]  # placeholder for the page's text colour
 SIZE = (4.6, 2.7)  # inches
 COLOURS = ("#3b82f6", "#7c6fb0", "#5b9aa0", "#8f8f8f")
+DASHES = ("-", "--", ":", "-.")  # of more curves than colours
 MARKS = (INK, "#d97706")  # what a bar is compared with
 OUTCOMES = (COLOURS[0], MARKS[1], *COLOURS[1:])  # the last is that of all others
 
@@ -32,18 +36,35 @@ def svg(figure: Figure) -> str:
     return text[text.index("<svg") :]
 
 
+def save(figure: Figure, caption: str, folder: Path) -> None:
+    """Write the figure as an SVG and a PNG file, named by its caption, with a number where that is taken."""
+    folder.mkdir(exist_ok=True)
+    stem = re.sub(r"[^\w.]+", "-", one_line(re.split("[:;]", caption)[0]).lower())[:80].strip("-.") or "figure"
+    taken = len([*folder.glob(f"{stem}.svg"), *folder.glob(f"{stem}-[0-9]*.svg")])
+    path = folder / f"{stem}-{taken + 1}.svg" if taken else folder / f"{stem}.svg"
+    write_text(path, redact(svg(figure).replace("currentColor", INK)) + "\n")
+    with atomic_path(path.with_suffix(".png")) as temporary:
+        figure.savefig(temporary, format="png", dpi=150, facecolor="white", bbox_inches="tight")
+
+
 def shown(name: str) -> str:
     """Return a name as a label; a legend leaves out those that begin with `_`."""
     return f"{' ' * name.startswith('_')}{one_line(name)}"
 
 
-def lines(curves: Sequence[Curve], x_label: str, y_label: str) -> str:
-    """Plot curves over a common axis."""
+def lines(
+    curves: Sequence[Curve], x_label: str, y_label: str, bands: Mapping[str, Sequence[float]] | None = None
+) -> Figure:
+    """Plot curves over a common axis; `bands` has how far a band reaches above and below a curve, by label."""
     figure = Figure(figsize=SIZE, layout="constrained")
     axes = figure.add_subplot()
     for place, (label, x, y) in enumerate(curves):
-        style = "o" if label == "validation" else "-"
-        axes.plot(x, y, style, label=shown(label), color=COLOURS[place % len(COLOURS)], linewidth=1.4, markersize=4)
+        style, colour = DASHES[place // len(COLOURS) % len(DASHES)], COLOURS[place % len(COLOURS)]
+        style = "o" if label == "validation" else style
+        axes.plot(x, y, style, label=shown(label), color=colour, linewidth=1.4, markersize=4)
+        if bands and label in bands:
+            low, high = ([v + sign * d for v, d in zip(y, bands[label], strict=True)] for sign in (-1, 1))
+            axes.fill_between(x, low, high, color=colour, alpha=0.2, linewidth=0)
     axes.set(xlabel=shown(x_label), ylabel=shown(y_label))
     if len(curves) > 1:
         axes.legend()
@@ -52,7 +73,7 @@ def lines(curves: Sequence[Curve], x_label: str, y_label: str) -> str:
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_locator(MaxNLocator(nbins=6, steps=[1, 2, 2.5, 5, 10]))
         axis.set_major_formatter(number)
-    return svg(figure)
+    return figure
 
 
 def number(value: float, _: object = None) -> str:
@@ -73,7 +94,9 @@ def histogram(counts: Mapping[int, int], x_label: str, y_label: str) -> Figure:
     return figure
 
 
-def bars(names: Sequence[str], series: Sequence[tuple[str, Sequence[float]]], label: str, whiskers: Any = None) -> str:
+def bars(
+    names: Sequence[str], series: Sequence[tuple[str, Sequence[float]]], label: str, whiskers: Any = None
+) -> Figure:
     """Draw a horizontal bar per name, labelled with its value; series after the first are marks."""
     figure = Figure(figsize=(SIZE[0], 1.3 + 0.45 * len(names)), layout="constrained")
     axes = figure.add_subplot()
@@ -88,4 +111,4 @@ def bars(names: Sequence[str], series: Sequence[tuple[str, Sequence[float]]], la
     axes.set(xlabel=shown(label), xlim=(min(0, *(x for _, every in series for x in every)), None))
     axes.grid(alpha=0.15, axis="x")
     axes.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=1, markerscale=0.5)
-    return svg(figure)
+    return figure

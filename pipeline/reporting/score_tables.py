@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from matplotlib.figure import Figure
+
 from model.tracking.metrics_file import read_metrics
 from pipeline.common.tables import read_table
 from pipeline.evaluation import metrics, significance
@@ -17,7 +19,7 @@ from pipeline.reporting import plots
 from pipeline.stages import fingerprints
 
 Figures = dict[str, Any]  # of a row or a section, for the page
-Plot = tuple[str, str]  # a caption, and the SVG
+Plot = tuple[str, Figure]  # with its caption
 COPY = re.compile(r"(.+)-seed(-?\d+)")  # the name of a stage of another seed than the run's
 ACCURACY = TrainingSummary.ACCURACY
 HELD_OUT = {
@@ -72,10 +74,10 @@ def system_tables(stages: Stages) -> list[SystemScore]:
     return [one for one in scores_in(stages) if isinstance(one, SystemScore)]
 
 
-def score_plot(scores: list[Score]) -> str:
+def score_plot(scores: list[Score]) -> Figure | None:
     """Plot the scores as bars, with what chance makes of them on as many dev examples."""
     if not scores:
-        return ""
+        return None
     values = {
         "pre-trained": [one.score for one in scores],
         "most frequent class": [one.majority or 0.0 for one in scores],
@@ -162,8 +164,8 @@ def training_of(source: str) -> str:
     return source.partition("/checkpoints/")[0]
 
 
-def seed_groups(stages: Stages) -> Groups:
-    """Return the stages that there are for more than one seed, in the order of the run."""
+def seed_groups(stages: Stages, least: int = 2) -> Groups:
+    """Return the stages that `least` or more seeds have, in the order of the run."""
     own = next(
         (
             int(made.manifest.config["seed"])
@@ -177,7 +179,7 @@ def seed_groups(stages: Stages) -> Groups:
         copied = COPY.fullmatch(name)
         stage, seed = (copied[1], int(copied[2])) if copied else (name, own)
         found.setdefault(stage, {})[seed] = name
-    return {stage: by_seed for stage, by_seed in found.items() if len(by_seed) > 1}
+    return {stage: by_seed for stage, by_seed in found.items() if len(by_seed) >= least}
 
 
 def leader(stages: Stages, found: Groups) -> int:
@@ -260,6 +262,14 @@ def seed_curves(found: Groups, stages: Stages) -> Iterator[Plot]:
             yield f"Held-out masked-LM accuracy ({stage})", drawn
         if len(pairs) > 1 and len(labels) == 1:
             yield f"{title}, mean of paradigms ({stage})", plots.lines(pairs, labels.pop(), "accuracy")
+
+
+def mean_curve(logs: Iterable[list[Figures]], kind: str, key: str) -> tuple[list[int], list[float], list[float]]:
+    """Return the steps that trainings of several seeds share, the mean of a metric there, and its deviation."""
+    read = [{row["step"]: row[key] for row in rows if row["kind"] == kind and key in row} for rows in logs]
+    steps = sorted(set.intersection(*map(set, read)))
+    found = [mean_of([one[step] for one in read]) for step in steps]
+    return steps, [mean for mean, _ in found], [deviation or 0.0 for _, deviation in found]
 
 
 def accuracies(folder: Path) -> tuple[list[int], list[float]]:

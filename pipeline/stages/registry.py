@@ -6,6 +6,10 @@ from functools import cached_property
 
 from pipeline.config import StageConfig
 
+# Where a stage runs: on one core, on all of a machine (SHARED: one is enough for most of its time, so that others run
+# alongside), on all nodes, or as an array of jobs, each of which begins on one core.
+ONE, SHARED, ALL, NODES, ARRAY = "one", "shared", "all", "nodes", "array"
+
 
 @dataclass(frozen=True)
 class Stage:
@@ -15,8 +19,7 @@ class Stage:
     version: int  # raise it when unchanged inputs and settings produce different output
     schema_path: str  # MODULE:CLASS of its configuration, imported lazily
     script: str  # the module or file that runs it
-    one_core: bool = False  # others use all available cores
-    shares_cores: bool = False  # one core is enough for most of its time: others run alongside
+    placement: str = ALL  # what of the machines it uses
     quick: bool = False  # rerun when its version is raised; others are kept, with a note
     progress: str = ""  # the folder in its own that it resumes from; {} is the name of its run
 
@@ -29,20 +32,20 @@ class Stage:
 
 
 _ALL = (
-    Stage("download", 1, "pipeline.config:DownloadConfig", "pipeline.download", one_core=True),
-    Stage("vocab", 7, "pipeline.config:VocabConfig", "pipeline.vocab", shares_cores=True),
+    Stage("download", 1, "pipeline.config:DownloadConfig", "pipeline.download", ONE),
+    Stage("vocab", 7, "pipeline.config:VocabConfig", "pipeline.vocab", SHARED),
     Stage("prepare", 6, "pipeline.config:PrepareConfig", "pipeline.prepare"),
-    Stage("tasks", 3, "pipeline.config:TasksConfig", "pipeline.tasks", one_core=True),
-    Stage("train", 1, "model.config:TrainConfig", "model/train.py", progress="checkpoints/{}"),
-    Stage("convert", 4, "pipeline.config:ConvertConfig", "pipeline.convert", True, quick=True),
-    Stage("evaluate", 5, "pipeline.config:EvaluateConfig", "pipeline.evaluate", one_core=True, progress="runs"),
-    Stage("report", 7, "pipeline.config:ReportConfig", "pipeline.report", True, quick=True),
+    Stage("tasks", 3, "pipeline.config:TasksConfig", "pipeline.tasks", ONE),
+    Stage("train", 1, "model.config:TrainConfig", "model/train.py", NODES, progress="checkpoints/{}"),
+    Stage("convert", 4, "pipeline.config:ConvertConfig", "pipeline.convert", ONE, quick=True),
+    Stage("evaluate", 5, "pipeline.config:EvaluateConfig", "pipeline.evaluate", ARRAY, progress="runs"),
+    Stage("report", 7, "pipeline.config:ReportConfig", "pipeline.report", ONE, quick=True),
 )
 STAGES = {stage.name: stage for stage in _ALL}  # of a run
 
 # Stages outside of runs, with a folder and a manifest of the same form.
 _OTHERS = (
-    Stage("pairs", 1, "pipeline.config:PairsConfig", "pipeline.pairs", one_core=True),
+    Stage("pairs", 1, "pipeline.config:PairsConfig", "pipeline.pairs", ONE),
     Stage("submit", 1, "pipeline.config:SubmitConfig", "pipeline.submit"),
 )
 OTHERS = {stage.name: stage for stage in _OTHERS}
@@ -51,6 +54,11 @@ OTHERS = {stage.name: stage for stage in _OTHERS}
 def stage_of(name: str) -> Stage:
     """Return a stage by name, including those outside of runs."""
     return (STAGES | OTHERS)[name]
+
+
+def placement_of(stage: str) -> str:
+    """Return where a recipe's stage, or one of this type, runs."""
+    return STAGES[type_of(stage)].placement
 
 
 def type_of(stage: str) -> str:

@@ -30,7 +30,15 @@ def refuse_others(path: Path) -> None:
             lines = [line.rstrip(b"\n") for line in file.readlines(2**16)] if path.suffix != ".model" else []
         found = path if path.suffix == ".model" or (lines and all(map(SCORED.fullmatch, lines))) else None
     if found:
-        rewrite = f"from transformers import AutoTokenizer as A; A.from_pretrained('{folder}').save_pretrained('NEW')"
+        described = any((folder / name).is_file() for name in ("tokenizer_config.json", "config.json"))
+        if not described and found.name != "vocab.json":  # transformers would take some other tokenizer's rules
+            raise InputError(
+                "is of SentencePiece, without the files that say how its model reads text; set existing= to the "
+                "folder of that model, with tokenizer_config.json or tokenizer.json",
+                path=found,
+            )
+        kind = "AutoTokenizer" if described else "RobertaTokenizer"
+        rewrite = f"from transformers import {kind} as A; A.from_pretrained('{folder}').save_pretrained('NEW')"
         raise InputError(f'is of another tokenizer; run python -c "{rewrite}", then set existing=NEW', path=found)
 
 

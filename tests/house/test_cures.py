@@ -40,6 +40,9 @@ run corpus=sample train.optimizer.betas=[0.9 0.95]
 run corpus=sample train.epochs=1 recipe=devlin
 train deepspeed.zero_optimization=2
 train precision=bf16 deepspeed=zero0
+report runs=[TMP,TMP] stages=[TMP]
+report runs=[TMP] workdir=TMP out=TMP/report
+report runs=[TMP] out=TMP/x tracking=wandb
 """
 FOLDER, READER = "asks for another folder", "which one is the reader's choice"
 UNTRIED = {  # what begins so, and why it is not typed here

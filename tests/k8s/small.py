@@ -11,7 +11,7 @@ import pytest
 from pipeline.config import ExecutorConfig, ReportConfig
 from pipeline.orchestration import kubernetes
 from pipeline.orchestration.job_status import JOBSET, Owner
-from pipeline.orchestration.run_document import Run, StageRecord
+from pipeline.orchestration.run_plan import Run, StageRecord
 from tests.k8s.api import Object, Refused, ended
 from tests.k8s.control_plane import KUBECTL, ControlPlane
 from tests.k8s.kubelet import CAPACITY, now

@@ -125,3 +125,18 @@ def test_what_takes_no_document_out_is_said(where, gone, said, tmp_path):
     about = [line for line in made.figures["warnings"] if re.search("where|remove|gone", line)]
     assert [any(word in line for line in about) for word in said] == [True] * len(about)
     assert made.figures["documents"]["read"] == 40 - 3 * (where == "lang != xx")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"), [("<p>A &amp; B</p> run.", "html=true"), ("a\\n\\nb runs.", r"\n for line ends"), ("a < b.", "")]
+)
+def test_markup_in_rows_is_said_with_its_share(text, said, tmp_path):
+    preparing.vocabulary(tmp_path, WORDS)
+    rows = [f"{text if n % 2 else 'plain'} number {n}" for n in range(8)]
+    (tmp_path / "a.jsonl").write_text("\n".join(json.dumps({"text": row}) for row in rows))
+    config = preparing.settings(
+        "jsonl", tmp_path / "a.jsonl", tmp_path, minimum_characters=0, pairs="none", validation_share=0
+    )
+    (tmp_path / "out").mkdir()
+    warnings = prepare.make(config, tmp_path / "out").figures["warnings"]
+    assert [said for text in warnings if "50% of the documents" in text and said in text] == [said] * bool(said)

@@ -13,7 +13,7 @@ from pipeline.config import ReportConfig
 from pipeline.errors import ConfigError, InputError
 from pipeline.records import run_file
 from pipeline.records.manifest import MANIFEST
-from pipeline.reporting import graph_svg
+from pipeline.reporting import graph_svg, score_tables
 from pipeline.reporting.score_tables import Made
 from pipeline.stages import stage
 from tests.support import finished
@@ -371,3 +371,62 @@ def test_scores_over_seeds_have_mean_and_deviation(work):
     stages = [str(work / name) for name in ("evaluate-x-seed7", "evaluate-x", "evaluate-x-seed1")]
     report.run(ReportConfig(workdir=str(work), out=str(work / "again"), stages=stages))
     assert "0.518" in (work / "again" / "report.html").read_text()
+
+
+def write_seeds(top, name, losses):
+    """Write a run of as many seeds, each with its held-out losses by step."""
+    for seed, values in enumerate(losses):
+        folder = top / name / f"train{f'-seed{seed}' * bool(seed)}"
+        manifest(folder, "train", str(seed), {}, validation={"masked_lm_loss": values[-1]})
+        rows = [{"kind": "validation", "step": step, "masked_lm_loss": loss} for step, loss in enumerate(values)]
+        (folder / METRICS).write_text("".join(json.dumps(row) + "\n" for row in rows))
+        change(folder, config={"seed": seed, "optimizer": {"learning_rate": len(losses)}, "workdir": str(top / name)})
+    return str(top / name)
+
+
+def test_runs_stand_side_by_side_with_means_and_deviations_over_their_seeds(tmp_path):
+    runs = [write_seeds(tmp_path, "a", [[3.0, 1.0], [3.0, 2.0]]), write_seeds(tmp_path, "b", [[4.0, 3.0]])]
+    report.run(ReportConfig(runs=runs, workdir=str(tmp_path), out=str(tmp_path / "both")))
+    scores, trained, settings = json.loads((tmp_path / "both" / "runs.json").read_text())
+    assert scores["runs"] == ["a", "b"]
+    assert scores["rows"] == {"held-out masked-LM loss (train)": ["1.500 ± 0.707 (seeds: 2)", "3.000"]}
+    assert settings["rows"] == {"train.optimizer.learning_rate": ["2", "1"]}
+    assert "tokens seen (train)" in trained["rows"]
+    assert (tmp_path / "both" / "figures" / "masked-lm-loss-held-out.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_curve_over_seeds_is_their_mean_at_common_steps():
+    logs = [
+        [{"kind": "train", "step": step, "x": x} for step, x in log] for log in ([(1, 2), (2, 3)], [(1, 4), (9, 1)])
+    ]
+    assert score_tables.mean_curve(logs, "train", "x") == ([1], [3], [pytest.approx(2**0.5)])
+
+
+@pytest.mark.parametrize(
+    ("tokenizers", "shares", "said"), [("ab", (0.1, 0.1), 1), ("aa", (0.1, 0.2), 1), ("aa", (1, 1), 0)]
+)
+def test_figures_of_other_tokens_or_documents_are_not_compared_in_silence(tmp_path, tokenizers, shares, said):
+    runs = [str(tmp_path / name) for name in "xy"]
+    for run, tokenizer, share in zip(runs, tokenizers, shares, strict=True):
+        manifest(Path(run) / "prepare", "prepare", "p", {}, tokenizer=tokenizer, lengths={"5": 1})
+        change(Path(run) / "prepare", config={"validation_share": share, "corpus": {}})
+    report.run(ReportConfig(runs=runs, workdir=str(tmp_path), out=str(tmp_path / "both")))
+    assert (tmp_path / "both" / "report.html").read_text().count('class="banner"') == said
+
+
+def test_several_runs_need_a_folder_of_their_own_and_finished_stages(tmp_path, work):
+    with refused(ConfigError, key="out"):
+        ReportConfig(runs=["a", "b"], workdir="w", out="w/report")
+    with refused(InputError, key="runs", value=str(tmp_path / "none")):
+        report.run(ReportConfig(runs=[str(work), str(tmp_path / "none")], workdir="w", out=str(tmp_path / "out")))
+    with refused(ConfigError, key="runs"):
+        report.run(ReportConfig(runs=[str(work)], stages=[str(work / "train")], workdir="w", out=str(tmp_path / "out")))
+
+
+def test_every_figure_of_the_page_is_there_as_files(work, text):
+    page(work)
+    shown = text.count("<figcaption>")
+    for form in ("svg", "png"):
+        assert len([*(work / "report" / "figures").glob(f"*.{form}")]) == shown >= 4
+    for file in (work / "report" / "figures").glob("*.svg"):
+        ET.parse(file)

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 from typing import cast
 
 from pipeline import run
-from pipeline.orchestration.run_document import StageRecord
+from pipeline.orchestration.run_plan import StageRecord
 from pipeline.vocab import TextSample
 from tests.support import finished
 

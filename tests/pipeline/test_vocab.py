@@ -228,14 +228,16 @@ def test_an_existing_tokenizer_with_unused_ids_has_no_vocab_txt(tmp_path):
     assert result.figures["size"] == WordPiece.load(out).size == 10
 
 
-def test_files_of_other_tokenizers_are_rewritten_by_the_command_that_is_told(tmp_path, monkeypatch):
+@pytest.mark.parametrize("described", [True, False])
+def test_files_of_other_tokenizers_are_rewritten_by_the_command_that_is_told(tmp_path, monkeypatch, described):
     folder = tmp_path / "byte-level"
     folder.mkdir()
     byte_level = ByteLevelBPETokenizer()
     byte_level.train_from_iterator(["the lamp"], special_tokens=["<s>", "<pad>", "</s>", "<unk>", "<mask>"])
     byte_level.save_model(str(folder))
-    (folder / "config.json").write_text('{"model_type": "roberta"}')
-    with refused(InputError, "AutoTokenizer", path=str(folder / "vocab.json")) as caught:
+    if described:
+        (folder / "config.json").write_text('{"model_type": "roberta"}')
+    with refused(InputError, "from transformers import", path=str(folder / "vocab.json")) as caught:
         make(tmp_path, tmp_path / "out", existing=str(folder))
     monkeypatch.chdir(tmp_path)
     exec(str(caught.value).partition('"')[2].partition('"')[0])
@@ -244,7 +246,7 @@ def test_files_of_other_tokenizers_are_rewritten_by_the_command_that_is_told(tmp
     (folder / "spm.model").write_bytes(b"\n\x0e")
     (folder / "spm.vocab").write_text("<unk>\t0\n▁the\t-3.1\ns\t-5\n")
     for name in ("spm.model", "spm.vocab"):
-        with refused(InputError, "AutoTokenizer", path=str(folder / name)):
+        with refused(InputError, "AutoTokenizer" if described else "tokenizer_config", path=str(folder / name)):
             make(tmp_path, tmp_path / name, existing=str(folder / name))
 
 

@@ -27,8 +27,8 @@ from model.tracking.metrics_file import read_metrics
 from model.training.checkpoint import Tensors
 from pipeline.cli import composing
 from pipeline.console.formatting import flatten
-from pipeline.orchestration import graph, run_document
-from pipeline.orchestration.run_document import StageRecord
+from pipeline.orchestration import graph, run_plan
+from pipeline.orchestration.run_plan import StageRecord
 from pipeline.records import checkpoint_folder, run_file
 from pipeline.records.manifest import MANIFEST, Manifest
 from pipeline.records.metrics import Score
@@ -99,7 +99,7 @@ def settle(work: Path) -> None:
     for path in [*work.glob(".*"), work / "rates.json"]:
         path.unlink(missing_ok=True)
     record = work / run_file.NAME
-    record.write_text(record.read_text().replace(run_document.commit(), "0" * 10))
+    record.write_text(record.read_text().replace(run_plan.commit(), "0" * 10))
     for path in [*work.rglob("*.json"), *work.rglob("*.jsonl")]:
         path.write_bytes(TIMES.sub(one_moment, path.read_bytes()))
     for path in work.rglob(checkpoint_folder.SUMS):

@@ -16,7 +16,7 @@ import pytest
 from safetensors.numpy import load_file
 
 from pipeline.errors import Exit
-from pipeline.orchestration import graph, run_document
+from pipeline.orchestration import graph, run_plan
 from pipeline.records import checkpoint_folder, run_file
 from pipeline.records.manifest import MANIFEST, Manifest
 from tests.releases import archive
@@ -100,7 +100,7 @@ def resume(top, command):
     nodes = graph.plan_graph(config)
     record = Path(config.workdir, run_file.NAME)
     if not record.exists():
-        run_document.record_run(config, nodes).write()
+        run_plan.record_run(config, nodes).write()
     out = Path(next(node.config.out for node in nodes if node.kind == "train"))
     made = Manifest.read(out)
     assert made is not None

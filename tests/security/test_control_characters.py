@@ -80,7 +80,7 @@ def test_a_name_in_a_plot_is_text(name):
         plots.bars([name, "b"], [(name, [1.0, 2.0]), ("other", [1.0, 1.0])], name),
         plots.lines([(name, [1, 2], [1, 2]), ("other", [1, 2], [2, 1])], name, name),
     ):
-        words = [(element.text or "").strip() for element in ElementTree.fromstring(drawn).iter()]
+        words = [(element.text or "").strip() for element in ElementTree.fromstring(plots.svg(drawn)).iter()]
         assert sum(word.startswith(one_line(name)) for word in words) == 3, "the axes' and the legend's"
 
 

@@ -14,7 +14,7 @@ import yaml
 from pipeline.config import CorpusConfig, DownloadConfig, DownloadFile, ExecutorConfig
 from pipeline.console.redact import redact
 from pipeline.errors import ConfigError
-from pipeline.orchestration import graph, run_document
+from pipeline.orchestration import graph, run_plan
 from pipeline.orchestration.slurm import SlurmExecutor
 from pipeline.records.manifest import Result
 from pipeline.stages import fingerprints, stage
@@ -218,7 +218,7 @@ def test_the_command_of_a_run_has_no_secret_in_it(tmp_path, monkeypatch):
     monkeypatch.setenv("FTP_PASS", "it's mine")
     urls = ["ftp://host/it's mine/it%27s%20mine", f"https://me:it's@host/?sig={SECRET}"]
     monkeypatch.setattr(sys, "argv", ["run", *urls, "seed=1"])
-    words = shlex.split(run_document.record_run(composed_run(f"workdir={tmp_path}"), []).command)
+    words = shlex.split(run_plan.record_run(composed_run(f"workdir={tmp_path}"), []).command)
     assert words[3:] == ["ftp://host/***/***", "https://***@host/?sig=***", "seed=1"]
 
 
@@ -232,7 +232,7 @@ def test_a_job_of_slurm_gets_its_settings_by_a_file_of_its_owner(tmp_path, monke
         (tmp_path / "bin" / name).chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}/bin:{os.environ['PATH']}")
     config = composed_run(f"workdir={tmp_path}/work", "convert.examples=['private [MASK]']", "executor=slurm")
-    made = run_document.record_run(config, graph.plan_graph(config))
+    made = run_plan.record_run(config, graph.plan_graph(config))
     made.write()
     SlurmExecutor(ExecutorConfig(name="slurm", wait=False), made).run([made.stages["vocab"]])
     assert "private" not in (tmp_path / "asked").read_text()
@@ -244,7 +244,7 @@ def test_an_address_with_a_secret_goes_to_no_other_machine(tmp_path):
     words = [f"workdir={tmp_path}/work", f"corpus.files=[{{url: 'https://me:{SECRET}@host/a b #1'}}]"]
     config = composed_run(*words, "executor=slurm")
     with refused(ConfigError, key="download.corpus.files.0.url") as caught:
-        run_document.record_run(config, graph.plan_graph(config))
+        run_plan.record_run(config, graph.plan_graph(config))
     assert SECRET not in str(caught.value)
     with pytest.raises(ConfigError):  # within a job of Slurm, whose steps run the stages
-        run_document.record_run(composed_run(*words), graph.plan_graph(composed_run(*words)), here=False)
+        run_plan.record_run(composed_run(*words), graph.plan_graph(composed_run(*words)), here=False)

@@ -5,7 +5,7 @@ from typing import Any
 from pipeline.cli import composing
 from pipeline.config import RunConfig
 from pipeline.orchestration import compose_run, graph
-from pipeline.orchestration.run_document import StageRecord
+from pipeline.orchestration.run_plan import StageRecord
 from pipeline.stages.registry import stage_of
 
 

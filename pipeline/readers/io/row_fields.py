@@ -27,8 +27,8 @@ _COMPARED = {
 }
 LEFT_OUT = "left out by corpus.options.where"
 _HTML = re.compile(r"</(?:p|div|a|b|i|em|strong|span|li|ul|td|h[1-6])\s*+>|<br\s*+/?>|&(?:[a-z]{2,8}|#\d{2,6});")
-_HTML_NOTE = "texts with HTML; corpus.options.html=true reads it"
-_ENDS_NOTE = "texts with \\n for line ends, written twice"
+HTML_NOTE = "texts with HTML; corpus.options.html=true reads it"
+ENDS_NOTE = "texts with \\n for line ends, written twice"
 
 
 class RowReader:
@@ -78,7 +78,7 @@ class RowReader:
     def _wants(self, row: Mapping[str, Any], name: str, sign: str, wanted: str) -> bool:
         """Return whether a row fulfils a condition: as numbers if its value is one, else as text.
 
-        Of null, none does; a list does if one of its values does, or of `!=` if all do.
+        Of null, `== null` alone; a list does if one of its values does, or of `!=` if all do.
 
         Raises:
             ValueError: its field is missing, or is a number and compared with what is none; or it is text whose
@@ -86,7 +86,7 @@ class RowReader:
         """
         value = self._value(row, name)
         if value is None:
-            return False
+            return (sign, wanted) == ("==", "null")
         if isinstance(value, list):
             every = all if sign == "!=" else any
             return every(self._fulfils(name, each, sign, wanted) for each in _flat(value) if each is not None)
@@ -94,6 +94,8 @@ class RowReader:
 
     def _fulfils(self, name: str, value: Any, sign: str, wanted: str) -> bool:
         compare = _COMPARED[sign]
+        if wanted == "null" and sign in ("==", "!="):
+            return bool(compare(str(value), wanted))
         if isinstance(value, bool) and sign in ("==", "!="):
             return bool(compare(str(value).lower(), wanted.lower()))
         if isinstance(value, list | Mapping | bool):
@@ -126,7 +128,7 @@ class RowReader:
         if not self.html:
             # The expression takes 5 ms a MB, the signs that it begins with 0.5.
             marked = ("<" in text or "&" in text) and _HTML.search(text)
-            log.notes.update([_HTML_NOTE] * bool(marked) + [_ENDS_NOTE] * (text.count("\\n") > 1))
+            log.notes.update([HTML_NOTE] * bool(marked) + [ENDS_NOTE] * (text.count("\\n") > 1))
         name = self._value(row, self.id) if self.id else None
         title = None if "title" in self.text else row.get("title")
         return Document(place if name is None else str(name), text, title=title if isinstance(title, str) else "")

@@ -47,6 +47,8 @@ def live(found: list[File], listed: list[File]) -> list[File]:
             found = [file for file in found if not str(file).startswith(f"{root}/") or str(file) in current]
         elif places.is_folder(places.at(f"{root}/metadata")) and places.matching(f"{root}/metadata/*.metadata.json"):
             raise InputError(ICEBERG, path=root)
+        elif places.is_folder(places.at(f"{root}/.hoodie")):  # its files may lack the columns that say it
+            raise InputError(HUDI, path=root)
     return found
 
 

@@ -41,7 +41,7 @@ _COMMENT_LINE = re.compile(r"\n[ \t]*+<!--(?:[^-]|-(?!->))*+(?:-->([ \t]*+(?=\n)
 
 _BETWEEN = _HOLES | dict.fromkeys(_TAGS["nothing"] + _TAGS["inline"], "")  # of elements without an end, too
 _BETWEEN |= dict.fromkeys(_TAGS["breaking"], "\n\n") | {"br": " "}
-_TAG = re.compile(r"</?([A-Za-z][\w-]*+)([^<>]*+)>")
+_TAG = re.compile(r"</?([A-Za-z][\w-]*+(?::[A-Za-z][\w-]*+)?+)([^<>]*+)>")
 _TAB = re.compile(r"(?:<tabber>|\|-\|)\s*+[^=\n<|]*+=", re.IGNORECASE)
 _WORDS = re.compile(r"\b(?:[^\W\d_]++[,;]? ){3}|[。！？।]")
 _MOST = 16  # names of unknown tags whose elements are looked for

@@ -184,3 +184,34 @@ def test_weights_that_were_not_evaluated_have_no_held_out_figures():
     text = model_card.write(CONFIG, 1, [bare], {})
     assert "Held-out figures" not in text
     assert "0.2500" not in text
+
+
+@pytest.mark.parametrize(
+    ("corpus", "notes", "licence", "source"),
+    [
+        ({}, {"dumps of vi.wikipedia.org, 20240701": 1}, "CC BY-SA 4.0", "vi.wikipedia.org, dump of 2024-07-01"),
+        ({}, {"b: dumps of en.wikisource.org, 20200101": 2}, "CC BY-SA 3.0", "en.wikisource.org, dump of 2020-01-01"),
+        ({"reader": "wikipedia", "files": [{"url": "https://x/dewiki-latest-p.xml"}]}, {}, "BY-SA", "de.wikipedia.org"),
+        (
+            {"reader": "cirrussearch", "path": "/x/itwiki-20240101-c.json.gz"},
+            {},
+            "4.0",
+            "it.wikipedia.org, dump of 2024",
+        ),
+        ({"reader": "parquet", "path": "hf://datasets/uonlp/CulturaX@main/vi/*.parquet"}, {}, "OSCAR", "CulturaX"),
+        ({"parts": {"a": {"reader": "stackexchange", "path": "x"}}}, {}, "CC BY-SA 4.0", "stackexchange.com"),
+    ],
+)
+def test_the_card_names_licence_authors_and_date_of_a_known_text(corpus, notes, licence, source):
+    rows = model_card.licence_rows({"name": "x", **corpus}, notes)
+    assert licence in rows["licence of the text"]
+    assert source in rows["attribution"]
+    prepare = finished.manifest("prepare", config={"corpus": corpus}, figures={"notes": notes})
+    assert f"| attribution | {rows['attribution']} |" in model_card.write(CONFIG, 1, [prepare], {})
+
+
+@pytest.mark.parametrize(
+    "corpus", [{"reader": "text", "path": "/data/enwiki-20200101/my.txt"}, {"reader": "wikipedia", "path": "dump.xml"}]
+)
+def test_the_licence_of_a_text_that_is_not_known_is_not_guessed(corpus):
+    assert not any(model_card.licence_rows({"name": "x", **corpus}, {"dumps of wiki.example.org": 1}).values())

@@ -255,3 +255,48 @@ def test_real_files_are_read_row_for_row(shared_data, place, task, name, rows, l
     assert len(found.labels) == rows or lines - config.header <= len(found.labels) <= lines
     assert config.labels[int(found.labels[0])] == label
     assert all(found.texts[0])
+
+
+@pytest.mark.parametrize(
+    ("content", "cure"),
+    [
+        ("John B-PER\nruns O\n\nMary B-PER\n\n", "+task=ner"),
+        ("1\tJohn\tNOUN\n2\truns\tVERB\n\n1\tMary\tNOUN\n\n", "+task=ner"),
+        ('{"tokens": ["John"], "ner_tags": [1]}\n', "+task=ner"),
+        ('{"question": "Who?", "context": "He.", "answers": {}}\n', "+task=squad"),
+        ("header\nJohn runs\nMary sits\n", None),
+    ],
+)
+def test_a_file_of_another_type_of_task_is_named(tmp_path, content, cure):
+    with refused(InputError) as caught:
+        read(tmp_path, dataclasses.replace(examples.task_of("own"), header=True), content)
+    assert cure in str(caught.value) if cure else "task=" not in str(caught.value)
+
+
+SEVERAL = dataclasses.replace(
+    examples.task_of("own"), multilabel=True, labels=["rude", "odd"], metrics=["micro_f1"], train="train.csv"
+)
+
+
+@pytest.mark.parametrize(
+    "content",
+    ["text,odd,rude\na,1,0\nb,1,1\nc,0,0\n", '{"text":"a","odd":true,"rude":false}\n{"text":"b","odd":1,"rude":1}\n'
+     '{"text":"c","odd":0,"rude":0.0}\n'],
+)  # fmt: skip
+def test_columns_of_0_and_1_are_several_labels(content):
+    place = "a.jsonl" if content[0] == "{" else "a.csv"
+    found, _ = examples.parse_examples(place, content.encode(), SEVERAL)
+    assert [label for _, label in found] == [[1], [0, 1], []]
+
+
+@pytest.mark.parametrize(
+    ("task", "content"),
+    [
+        (examples.task_of("own"), "text\todd\trude\na\t1\t0\n"),
+        (SEVERAL, "text,odd,other\na,1,0\n"),
+        (SEVERAL, "text,odd,rude\na,1,0\nb,2,1\n"),
+    ],
+)
+def test_columns_of_0_and_1_are_never_guessed_to_be_the_labels(task, content):
+    with refused(InputError, line=1):
+        examples.parse_examples("a.tsv" if "\t" in content else "a.csv", content.encode(), task)

@@ -12,7 +12,7 @@ from pipeline.config import ExecutorConfig, ReportConfig
 from pipeline.errors import ConfigError, Restart, UserError
 from pipeline.orchestration import job_status, kubernetes, run_stage
 from pipeline.orchestration.job_status import CRONJOBS, JOBS, Owner
-from pipeline.orchestration.run_document import Run, StageRecord
+from pipeline.orchestration.run_plan import Run, StageRecord
 from tests.support import finished
 
 client = pytest.importorskip("kubernetes.client", reason="the extra `kubernetes` is not installed")

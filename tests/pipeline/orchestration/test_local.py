@@ -20,7 +20,7 @@ from pipeline.errors import ConfigError, Diverged, Exit, InputError, Restart, Us
 from pipeline.orchestration import run_stage
 from pipeline.orchestration.follow import StageFailed, failure
 from pipeline.orchestration.local import LocalExecutor
-from pipeline.orchestration.run_document import StageRecord
+from pipeline.orchestration.run_plan import StageRecord
 from pipeline.orchestration.run_stage import Node
 from tests.support import finished
 from tests.support.refusals import refused

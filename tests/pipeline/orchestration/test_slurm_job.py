@@ -13,7 +13,7 @@ import pytest
 from pipeline import run as commands
 from pipeline.config import ExecutorConfig
 from pipeline.errors import ConfigError, Exit
-from pipeline.orchestration import graph, run_document, slurm_job
+from pipeline.orchestration import graph, run_plan, slurm_job
 from pipeline.orchestration.slurm import MARGIN, SlurmExecutor, margin
 from pipeline.orchestration.slurm_job import decode_exit, drive, drive_all, encode_exit, may_queue_again, progress
 from tests.pipeline.orchestration.test_graph import composed_run
@@ -100,8 +100,8 @@ def test_each_job_has_a_secret_of_its_own():
 def test_a_job_does_not_run_what_another_run_has_changed(tmp_path):
     words = [f"workdir={tmp_path}"]
     config = composed_run(*words, "seed=7")
-    run_document.record_run(config, graph.plan_graph(config)).write()
-    before = run_document.record_run(config, graph.plan_graph(composed_run(*words)))
+    run_plan.record_run(config, graph.plan_graph(config)).write()
+    before = run_plan.record_run(config, graph.plan_graph(composed_run(*words)))
     with pytest.raises(ConfigError, match="other settings of train"):
         drive("train", str(tmp_path), before.digest("train"))
 
@@ -120,7 +120,7 @@ def planned(folder, *words):
     """The record of a run of the sample in `folder`."""
     words = (f"workdir={folder}", *words)
     config = composed_run(*words)
-    return run_document.record_run(config, graph.plan_graph(config))
+    return run_plan.record_run(config, graph.plan_graph(config))
 
 
 def test_options_of_a_misspelt_stage_are_refused(tmp_path):
@@ -192,7 +192,7 @@ def test_what_was_submitted_is_not_done(tmp_path, monkeypatch, capsys):
     made: Any = planned(tmp_path / "work")
     settings = ExecutorConfig(name="slurm", wait=False)
     config: Any = SimpleNamespace(executor=settings, workdir=str(tmp_path), stages={})
-    monkeypatch.setattr(commands.run_document, "record_run", lambda config, nodes: made)
+    monkeypatch.setattr(commands.run_plan, "record_run", lambda config, nodes: made)
     monkeypatch.setattr(commands, "make_executor", lambda config, run: SimpleNamespace(run=lambda nodes: None))
     commands.run_nodes(config, list(made.stages.values()), "")
     assert capsys.readouterr().out.startswith("submitted;")

@@ -77,6 +77,7 @@ WHERE = "date >= 2026-09:cd|date<2026-09:ab|meta.n > 9:cd|meta.n == 3:b|good != 
 WHERE += "lang == 'de':ad|lang == \"de\":ad|lang != de:c|lang == de and date < 2026-09:a|"
 WHERE += "lang == 'de' and date >= 2025-02\n and meta.n<21:d|lang != and and good == true:ad|"
 WHERE += "lang != x y   and \tgood == true :ad|lang != 'x and y' and good == true:ad|lang != 'x and date < 2026':acd"
+WHERE += "|lang == null:b|lang != null:acd|meta.n != null and lang == null:b"
 
 
 @pytest.mark.parametrize("reader", ["jsonl", "parquet"])
@@ -319,6 +320,10 @@ def test_tables_of_iceberg_and_hudi_are_refused_by_name(tmp_path):
     pq.write_table(pa.table({"_hoodie_commit_time": ["1"], "text": ["x"]}), tmp_path / "h.parquet")
     with refused(InputError, "Hudi", path=str(tmp_path / "h.parquet")):
         texts("parquet", tmp_path / "h.parquet")
+    (tmp_path / "t" / "metadata" / "v1.metadata.json").rename(tmp_path / "t" / "metadata" / "other")
+    (tmp_path / "t" / ".hoodie").mkdir()
+    with refused(InputError, "Hudi", path=str(tmp_path / "t")):
+        texts("parquet", tmp_path / "t" / "data" / "a.parquet")
 
 
 @pytest.mark.parametrize("reader", ["parquet", "jsonl"])

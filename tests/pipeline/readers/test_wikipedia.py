@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from pipeline import readers
 from pipeline.config import CorpusConfig
 from pipeline.errors import ConfigError, InputError
-from pipeline.readers import Document, FileRange, ReadLog, open_corpus, wikipedia
+from pipeline.readers import Document, FileRange, ReadLog, notes_of, open_corpus, wikipedia
+from tests.support import finished
 from tests.support.refusals import refused
 
 HEAD = """<mediawiki xmlns="http://www.mediawiki.org/xml/export-0.11/" version="0.11">
@@ -288,6 +289,22 @@ def test_real_malformed_files_are_errors(shared_data, name):
     path = shared_data / "wiki_xml" / name
     with refused(InputError, "<page>", path=str(path), line=1):
         read(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "date"),
+    [("viwiki-20260901-pages.xml", ", 20260901"), ("viwiki-latest-pages.xml", ", 20261101"), ("x.xml", "")],
+)
+def test_a_dump_says_its_wiki_and_its_date(tmp_path, name, date):
+    (tmp_path / name).write_text(
+        "<mediawiki><siteinfo><base>https://vi.wikipedia.org/wiki/X</base></siteinfo></mediawiki>"
+    )
+    urls = [f"https://x/viwiki/{day}/viwiki-{day}-{kind}.xml" for kind, day in (("a", 20250101), ("pages", 20261101))]
+    finished.manifest("download", files={name: {}}, figures={"files": [{"url": url} for url in urls]}).write(tmp_path)
+    corpus = CorpusConfig(name="w", reader="wikipedia", path=str(tmp_path / name))
+    mix = CorpusConfig(name="m", reader="mix", parts={"a": {"reader": "wikipedia", "path": corpus.path}})
+    assert dict(notes_of(open_corpus(corpus, "").splits(10**6))) == {f"dumps of vi.wikipedia.org{date}": 1}
+    assert dict(notes_of(open_corpus(mix, "").splits(10**6))) == {f"a: dumps of vi.wikipedia.org{date}": 1}
 
 
 # Readers keep the title of a document where its format has one.

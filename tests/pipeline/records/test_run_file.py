@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from pipeline.config import CorpusConfig, FiltersConfig, PrepareConfig, RunnerConfig
 from pipeline.errors import ConfigError, InputError
-from pipeline.orchestration import run_document
-from pipeline.orchestration.run_document import Run, StageRecord
+from pipeline.orchestration import run_plan
+from pipeline.orchestration.run_plan import Run, StageRecord
 from pipeline.records import run_file
 from tests.support import forked
 from tests.support.examples import examples
@@ -66,7 +66,7 @@ def test_any_value_comes_back(tmp_path_factory, text, banned, options):
     corpus = CorpusConfig(name="c", reader="text", path=f"p{text}", options=options)
     given = config(out=f"o{text}", filters=FiltersConfig(banned=banned), corpus=corpus)
     run = recorded(tmp_path_factory.mktemp("record"), given)
-    assert (stage_of(run), run_document.read(run.place)) == (run.stages["prepare"].config, run)
+    assert (stage_of(run), run_plan.read(run.place)) == (run.stages["prepare"].config, run)
 
 
 def test_words_change_what_the_record_says(tmp_path):
@@ -109,7 +109,7 @@ def test_a_record_of_other_code_is_refused(tmp_path):
     run = dataclasses.replace(recorded(tmp_path, config()), code="0.0+1")
     run.write()
     with pytest.raises(InputError, match=r"images of one build"):
-        run_document.read(run.place)
+        run_plan.read(run.place)
 
 
 def test_a_stage_runs_from_a_record(tmp_path):

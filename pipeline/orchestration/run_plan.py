@@ -1,4 +1,4 @@
-"""The records that a run's driver makes once and everything else reads; see `common.run_record`."""
+"""The records that a run's driver makes once and everything else reads; see `pipeline.records.run_file`."""
 
 import dataclasses
 import json
@@ -68,8 +68,8 @@ class StageRecord:
         return {key: text for key, text in texts.items() if shown(text) != text}
 
 
-Nodes = list[StageRecord]
-Groups = dict[str, Nodes]  # the stages of each job that is to come, by its name
+StageRecords = list[StageRecord]
+Groups = dict[str, StageRecords]  # the stages of each job that is to come, by its name
 
 
 @dataclass(frozen=True, kw_only=True)
