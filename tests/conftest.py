@@ -11,15 +11,11 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
 
 from pipeline.console import terminal
-
-if TYPE_CHECKING:
-    pass
 
 ROOT = Path(__file__).resolve().parent.parent
 SUITES = Path(__file__).with_name("suites.txt")  # the last run of each target of the Makefile that tests

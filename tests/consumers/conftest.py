@@ -26,8 +26,7 @@ KINDS: dict[str, tuple[str, Callable[..., None], list[str]]] = {  # architecture
     "token-classification": ("bert", tuned("tag"), []),
 }
 CLASSES = {  # transformers' heads of a folder
-    "fill-mask": ["ForFeatureExtraction", "ForMaskedLM"],
-    "modern fill-mask": ["ForFeatureExtraction", "ForMaskedLM"],
+    **{key: ["ForFeatureExtraction", "ForMaskedLM"] for key in ("fill-mask", "modern fill-mask")},
     "feature-extraction": ["ForFeatureExtraction"],
     "text-classification": ["ForSequenceClassification"],
     "token-classification": ["ForTokenClassification"],

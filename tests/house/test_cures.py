@@ -44,17 +44,16 @@ report runs=[TMP,TMP] stages=[TMP]
 report runs=[TMP] workdir=TMP out=TMP/report
 report runs=[TMP] out=TMP/x tracking=wandb
 """
+FOLDER, READER = "asks for another folder", "which one is the reader's choice"
 UNTRIED = {  # what begins so, and why it is not typed here
     "is required; add +corpus=NAME": "any corpus needs a path",
-    "is a file and is not overwritten": "asks for another folder",
-    "cannot be replaced; set out": "asks for another folder",
-    "is not writable": "asks for another folder",
-    "is in the folder that this command writes": "asks for another folder",
+    **dict.fromkeys(("is a file and is not overwritten", "cannot be replaced; set out", "is not writable"), FOLDER),
+    "is in the folder that this command writes": FOLDER,
     "field text not found": "the reader's; tests/pipeline/cli/test_mistakes.py types cures of reading",
     "no finished stages found": "asks for a finished run",
     "if it belongs to the value before": "one of two readings",
     "has curly quotation marks": "the shell's marks, before any word is read",
-    "set one of these": "which one is the reader's choice",
+    "set one of these": READER,
     "must be a folder; set data=": "evaluation reads the files",
 }
 

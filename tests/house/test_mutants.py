@@ -29,7 +29,7 @@ def cut(rows: list[int], é: bool = True) -> list[int]:
 
 def test_changes_are_programs_and_none_is_of_words_or_types():
     whole, lines = ast.dump(ast.parse(SOURCE)), SOURCE.splitlines()
-    changed: dict[str, set[str]] = {}
+    changed = {}
     for mutant in mutants("x.py", SOURCE.encode()):
         data = SOURCE.encode()
         text = (data[: mutant.start] + mutant.new.encode() + data[mutant.end :]).decode()

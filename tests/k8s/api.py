@@ -39,14 +39,8 @@ class Api:
     def ask(self, method: str, path: str, body: Object | None = None, **more: Any) -> Object:
         """Return the answer to one request."""
         kind = STRATEGIC if method == "PATCH" else "application/json"
-        answer = self.session.request(
-            method,
-            f"{self.url}/{path}",
-            data=None if body is None else json.dumps(body),
-            headers={"Content-Type": kind},
-            timeout=SECONDS,
-            **more,
-        )
+        data, headers = None if body is None else json.dumps(body), {"Content-Type": kind}
+        answer = self.session.request(method, f"{self.url}/{path}", data=data, headers=headers, timeout=SECONDS, **more)
         if not answer.ok:
             raise Refused(answer.status_code, answer.text)
         found: Object = answer.json()

@@ -78,13 +78,8 @@ class Cluster:
 
     def kubectl(self, *words: str, check: bool = True) -> str:
         """What kubectl prints."""
-        done = subprocess.run(
-            [KUBECTL, f"--kubeconfig={self.config}", f"--cache-dir={self.folder}/cache", *words],
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=900,
-        )
+        command = [KUBECTL, f"--kubeconfig={self.config}", f"--cache-dir={self.folder}/cache", *words]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=900)
         assert not check or done.returncode == 0, done.stdout + done.stderr
         return done.stdout + done.stderr
 

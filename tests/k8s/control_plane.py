@@ -66,32 +66,19 @@ class ControlPlane:
         path = self.folder / f"{user}.kubeconfig"
         server = {"server": self.url, "certificate-authority": str(self.certificate)}
         found = {"cluster": "loopback", "user": user, "namespace": namespace}
-        path.write_text(
-            json.dumps(
-                {
-                    "apiVersion": "v1",
-                    "kind": "Config",
-                    "current-context": "loopback",
-                    "clusters": [{"name": "loopback", "cluster": server}],
-                    "users": [{"name": user, "user": {"token": user}}],
-                    "contexts": [{"name": "loopback", "context": found}],
-                }
-            )
-        )
+        known = {"users": [{"name": user, "user": {"token": user}}], "current-context": "loopback"}
+        known |= {"clusters": [{"name": "loopback", "cluster": server}]}
+        known |= {"contexts": [{"name": "loopback", "context": found}]}
+        path.write_text(json.dumps({"apiVersion": "v1", "kind": "Config", **known}))
         return path
 
     def start(self) -> "ControlPlane":
         """Start all; returns when the API server answers and has its default account."""
         peer = f"http://127.0.0.1:{free_port('127.0.0.1')}"
-        self.run(
-            "etcd",
-            f"--data-dir={self.folder}/etcd",
-            f"--listen-client-urls={self.etcd}",
-            f"--advertise-client-urls={self.etcd}",
-            f"--listen-peer-urls={peer}",
-            f"--initial-advertise-peer-urls={peer}",
-            f"--initial-cluster=default={peer}",
-        )
+        clients = [f"--listen-client-urls={self.etcd}", f"--advertise-client-urls={self.etcd}"]
+        peers = [f"--listen-peer-urls={peer}", f"--initial-advertise-peer-urls={peer}"]
+        peers.append(f"--initial-cluster=default={peer}")
+        self.run("etcd", f"--data-dir={self.folder}/etcd", *clients, *peers)
         self.run(
             "kube-apiserver",
             f"--etcd-servers={self.etcd}",
@@ -111,25 +98,13 @@ class ControlPlane:
         )
         self.until(lambda: self.api().ask("GET", "api"))
         controllers = self.configuration("controllers", "default")
-        self.run(
-            "kube-controller-manager",
-            f"--kubeconfig={controllers}",
-            "--leader-elect=false",
-            "--secure-port=0",
-            f"--root-ca-file={self.certificate}",
-            f"--service-account-private-key-file={self.key}",
-            "--node-monitor-period=2s",
-            "--node-monitor-grace-period=30s",
-        )
+        keys = [f"--root-ca-file={self.certificate}", f"--service-account-private-key-file={self.key}"]
+        times = ["--node-monitor-period=2s", "--node-monitor-grace-period=30s"]
+        alone = ["--leader-elect=false", "--secure-port=0"]
+        self.run("kube-controller-manager", f"--kubeconfig={controllers}", *keys, *times, *alone)
         scheduler = self.configuration("scheduler", "default")
-        self.run(
-            "kube-scheduler",
-            f"--kubeconfig={scheduler}",
-            "--leader-elect=false",
-            "--secure-port=0",
-            f"--authentication-kubeconfig={scheduler}",
-            f"--authorization-kubeconfig={scheduler}",
-        )
+        allowed = [f"--authentication-kubeconfig={scheduler}", f"--authorization-kubeconfig={scheduler}"]
+        self.run("kube-scheduler", f"--kubeconfig={scheduler}", *alone, *allowed)
         self.until(lambda: self.api().get("serviceaccounts", "default", "default"))
         return self
 
@@ -149,14 +124,10 @@ class ControlPlane:
         known = folder / program
         path = str(known) if known.exists() else program
         with (self.folder / f"{program}.out").open("wb") as log:
-            self.processes[program] = subprocess.Popen(
-                ["setpriv", "--pdeathsig", "KILL", path, *flags],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                env={"PATH": os.environ["PATH"], "HOME": str(self.folder), **environment},
-                cwd=self.folder,
-            )
+            command = ["setpriv", "--pdeathsig", "KILL", path, *flags]
+            pipes = {"stdin": subprocess.DEVNULL, "stdout": log, "stderr": subprocess.STDOUT, "cwd": self.folder}
+            variables = {"PATH": os.environ["PATH"], "HOME": str(self.folder), **environment}
+            self.processes[program] = subprocess.Popen(command, env=variables, **pipes)
 
     def until(self, question: Callable[[], Object]) -> None:
         """Wait until a question to the API server has an answer."""
@@ -192,11 +163,7 @@ class ControlPlane:
         api = self.api()
         api.create("namespaces", None, {"metadata": {"name": name, "labels": labels}})
         self.until(lambda: api.get("serviceaccounts", name, "default"))
-        spec = {
-            "capacity": {"storage": "1000Gi"},
-            "accessModes": ["ReadWriteMany", "ReadWriteOnce"],
-            "hostPath": {"path": "/"},
-            "persistentVolumeReclaimPolicy": "Retain",
-            "claimRef": {"namespace": name, "name": "pretrain"},
-        }
+        spec = {"capacity": {"storage": "1000Gi"}, "accessModes": ["ReadWriteMany", "ReadWriteOnce"]}
+        spec |= {"hostPath": {"path": "/"}, "persistentVolumeReclaimPolicy": "Retain"}
+        spec["claimRef"] = {"namespace": name, "name": "pretrain"}
         api.create("persistentvolumes", None, {"metadata": {"name": name}, "spec": spec})

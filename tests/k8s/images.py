@@ -47,19 +47,8 @@ class Builder:
         """Build a target; its name."""
         name = f"bert-pipeline/{target}:0.2.0"
         self.variant = self.variant or variant(root)
-        self.buildah(
-            "bud",
-            *self.options(),
-            "--build-arg",
-            f"VARIANT={self.variant}",
-            "--file",
-            root / "docker" / "Dockerfile",
-            "--target",
-            target,
-            "--tag",
-            name,
-            root,
-        )
+        made_of = ["--build-arg", f"VARIANT={self.variant}", "--file", root / "docker" / "Dockerfile"]
+        self.buildah("bud", *self.options(), *made_of, "--target", target, "--tag", name, root)
         return name
 
     def options(self) -> list[str]:
@@ -67,17 +56,8 @@ class Builder:
         configuration, needed = pip_settings()
         (self.folder / "pip.conf").write_text(configuration)
         volumes = [word for path in needed for word in ("--volume", f"{path}:{path}:ro")]
-        return [
-            "--isolation",
-            "chroot",
-            "--layers",
-            "--pull-never",
-            "--build-arg",
-            f"BASE={BASE}",
-            "--secret",
-            f"id=pip,src={self.folder}/pip.conf",
-            *volumes,
-        ]
+        own = ["--build-arg", f"BASE={BASE}", "--secret", f"id=pip,src={self.folder}/pip.conf", *volumes]
+        return ["--isolation", "chroot", "--layers", "--pull-never", *own]
 
     def inspect(self, name: str) -> dict[str, Any]:
         """The OCI image: `config`, `history`."""

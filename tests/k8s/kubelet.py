@@ -134,13 +134,9 @@ class Kubelet(threading.Thread):
             if node in self.dead:
                 continue
             ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "lastHeartbeatTime": now()}
-            status = {
-                "capacity": CAPACITY,
-                "allocatable": CAPACITY,
-                "conditions": [ready],
-                "addresses": [{"type": "InternalIP", "address": self.network.address}],
-                "daemonEndpoints": {"kubeletEndpoint": {"Port": self.port}},
-            }
+            status = {"capacity": CAPACITY, "allocatable": CAPACITY, "conditions": [ready]}
+            status["addresses"] = [{"type": "InternalIP", "address": self.network.address}]
+            status["daemonEndpoints"] = {"kubeletEndpoint": {"Port": self.port}}
             with contextlib.suppress(Refused):
                 self.api.patch("nodes", None, node, {"status": status}, "status")
                 self.api.patch("leases", "kube-node-lease", node, {"spec": {"renewTime": stamp}})
@@ -303,17 +299,9 @@ class Kubelet(threading.Thread):
         until = time.monotonic() + 60
         while not Path(f"/proc/{inside}/root{place}").exists() and time.monotonic() < until:
             time.sleep(0.1)  # its volumes are being mounted
-        done = subprocess.run(
-            [
-                *shlex.split(f"nsenter --target={inside} --mount --net --pid --root"),
-                *shlex.split(f"setpriv --reuid {user} --regid {user} --clear-groups env -C"),
-                place,
-                *words,
-            ],
-            input=given,
-            capture_output=True,
-            check=False,
-        )
+        enter = shlex.split(f"nsenter --target={inside} --mount --net --pid --root")
+        enter += shlex.split(f"setpriv --reuid {user} --regid {user} --clear-groups env -C")
+        done = subprocess.run([*enter, place, *words], input=given, capture_output=True, check=False)
         assert done.returncode == 0, done.stderr
         return done.stdout
 
@@ -351,23 +339,14 @@ class Kubelet(threading.Thread):
         policy = pod["spec"]["containers"][0].get("terminationMessagePolicy")
         if code and policy == "FallbackToLogsOnError":
             words = log[-TAIL:]
-        terminated = {
-            "exitCode": code,
-            "reason": "Error" if code else "Completed",
-            "message": words,
-            "startedAt": now(),
-            "finishedAt": now(),
-        }
+        terminated = {"exitCode": code, "reason": "Error" if code else "Completed", "message": words}
+        terminated |= {"startedAt": now(), "finishedAt": now()}
         self.report(pod, "Failed" if code else "Succeeded", {"terminated": terminated}, False)
         if "deletionTimestamp" in pod["metadata"]:
             self.release(pod)
 
     def release(self, pod: Object) -> None:
         """Let the API server forget a pod that has ended."""
-        self.api.delete(
-            "pods",
-            pod["metadata"]["namespace"],
-            pod["metadata"]["name"],
-            gracePeriodSeconds=0,
-            preconditions={"uid": pod["metadata"]["uid"]},
-        )
+        about = pod["metadata"]
+        only = {"gracePeriodSeconds": 0, "preconditions": {"uid": about["uid"]}}
+        self.api.delete("pods", about["namespace"], about["name"], **only)

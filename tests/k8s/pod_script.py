@@ -208,12 +208,8 @@ class Script:
     def token(self) -> str:
         """A token of the pod's account, as the kubelet asks for it."""
         account = {"metadata": {"name": self.pod["spec"]["serviceAccountName"]}}
-        bound = {
-            "kind": "Pod",
-            "apiVersion": "v1",
-            "name": self.pod["metadata"]["name"],
-            "uid": self.pod["metadata"]["uid"],
-        }
+        about = self.pod["metadata"]
+        bound = {"kind": "Pod", "apiVersion": "v1", "name": about["name"], "uid": about["uid"]}
         item = {**account, "spec": {"boundObjectRef": bound}}
         answer = self.api.create("serviceaccounts", self.space, item, "token")
         return str(answer["status"]["token"])

@@ -30,20 +30,12 @@ class Registry:
         self.trusted, key = certify(folder, "127.0.0.1")
         (folder / "htpasswd").write_text(f"{USER}:{HASHED}\n")
         (folder / "auth.json").write_text("{}")  # a login is added to it
-        (folder / "registry.yml").write_text(
-            yaml.safe_dump(
-                {
-                    "version": 0.1,
-                    "storage": {"filesystem": {"rootdirectory": f"{folder}/data"}},
-                    "http": {
-                        "addr": "127.0.0.1:0",
-                        "secret": "any",
-                        "tls": {"certificate": str(self.trusted), "key": str(key)},
-                    },
-                    "auth": {"htpasswd": {"realm": "team", "path": f"{folder}/htpasswd"}},
-                }
-            )
-        )
+        tls = {"certificate": str(self.trusted), "key": str(key)}
+        served = {"addr": "127.0.0.1:0", "secret": "any", "tls": tls}
+        users = {"htpasswd": {"realm": "team", "path": f"{folder}/htpasswd"}}
+        storage = {"filesystem": {"rootdirectory": f"{folder}/data"}}
+        settings = {"version": 0.1, "storage": storage, "http": served, "auth": users}
+        (folder / "registry.yml").write_text(yaml.safe_dump(settings))
         with self.log.open("wb") as log:
             command = ["docker-registry", "serve", str(folder / "registry.yml")]
             self.process = subprocess.Popen(command, stdout=log, stderr=log)

@@ -16,6 +16,7 @@ from tests.k8s.api import Object, Refused, ended
 from tests.k8s.control_plane import KUBECTL, ControlPlane
 from tests.k8s.kubelet import CAPACITY, now
 from tests.support import finished
+from tests.support.waiting import wait_for
 
 PART = {"app.kubernetes.io/part-of": "bert-pretrain"}
 Begin = Callable[["Ends"], "Small"]
@@ -59,32 +60,17 @@ class Small:
 
     def kubectl(self, *words: str, given: str = "") -> str:
         """Return what kubectl prints in this namespace."""
-        done = subprocess.run(
-            [
-                KUBECTL,
-                f"--kubeconfig={self.control.administrator}",
-                f"--cache-dir={self.folder}/cache",
-                f"--namespace={self.namespace}",
-                *words,
-            ],
-            input=given,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        place = [f"--kubeconfig={self.control.administrator}", f"--cache-dir={self.folder}/cache"]
+        command = [KUBECTL, *place, f"--namespace={self.namespace}", *words]
+        done = subprocess.run(command, input=given, capture_output=True, text=True, check=False)
         return done.stdout + done.stderr
 
     def node(self, name: str, *needs: str) -> StageRecord:
         """A stage that has to run."""
         out = self.folder / name
-        return StageRecord(
-            name=name,
-            kind="report",
-            needs=needs,
-            fingerprint=name,
-            config=ReportConfig(workdir=str(self.folder), out=str(out)),
-            reason="not made yet",
-        )
+        config = ReportConfig(workdir=str(self.folder), out=str(out))
+        about = {"needs": needs, "fingerprint": name, "config": config, "reason": "not made yet"}
+        return StageRecord(name=name, kind="report", **about)
 
     def job(self, name: str) -> Object:
         """A Job as it is now."""
@@ -102,15 +88,9 @@ class Small:
     def driver(self, *nodes: StageRecord, **settings: object) -> kubernetes.KubernetesExecutor:
         """The driver, as its pod is started."""
         config = ExecutorConfig(name="kubernetes", poll=0.2, namespace=self.namespace, **settings)  # type: ignore[arg-type]
-        record = Run(
-            workdir=str(self.folder),
-            mirror=None,
-            recipe="small",
-            command="",
-            cores=1,
-            environment={},
-            stages={node.name: node for node in nodes},
-        )
+        stages = {node.name: node for node in nodes}
+        empty = {"mirror": None, "command": "", "environment": {}}
+        record = Run(workdir=str(self.folder), recipe="small", cores=1, stages=stages, **empty)
         made = kubernetes.KubernetesExecutor(config, record)
         made.owner, made.longest_wait = self.owner, 2.0
         return made
@@ -143,21 +123,10 @@ class Small:
         if code == 0:
             (self.folder / job).mkdir(exist_ok=True)
             finished.manifest("report", fingerprint=job, summary=f"{job} made", finished=now()).write(self.folder / job)
-        state = {
-            "terminated": {
-                "exitCode": code,
-                "message": words,
-                "reason": "Error",
-                "startedAt": now(),
-                "finishedAt": now(),
-            }
-        }
-        status = {
-            "phase": "Failed" if code else "Succeeded",
-            "containerStatuses": [
-                {"name": "stage", "image": "i:1", "imageID": "", "ready": False, "restartCount": 0, "state": state}
-            ],
-        }
+        ended = {"exitCode": code, "message": words, "reason": "Error", "startedAt": now(), "finishedAt": now()}
+        state = {"terminated": ended}
+        stage = {"name": "stage", "image": "i:1", "imageID": "", "ready": False, "restartCount": 0, "state": state}
+        status = {"phase": "Failed" if code else "Succeeded", "containerStatuses": [stage]}
         self.nodes.patch("pods", self.namespace, pod, {"status": status}, "status")
 
 
@@ -190,10 +159,7 @@ def admission(small: Small, there: bool) -> None:
     for kind, spec in (("policies", policy), ("policybindings", binding)):
         item = {"metadata": {"name": name}, "spec": spec}
         small.api.create(f"validatingadmission{kind}", None, item)
-    until = time.monotonic() + 60
-    while not refuses(small):  # the server compiles policies every second
-        assert time.monotonic() < until
-        time.sleep(0.2)
+    wait_for(lambda: refuses(small))  # the server compiles policies every second
 
 
 def refuses(small: Small) -> bool:

@@ -4,7 +4,6 @@ import copy
 import json
 import os
 import subprocess
-import time
 
 import pytest
 import yaml
@@ -14,6 +13,7 @@ from tests.k8s.documented import of_the_page, words
 from tests.k8s.overlays import extended, kustomize
 from tests.k8s.rules import World
 from tests.k8s.small import Small
+from tests.support.waiting import wait_for
 
 pytestmark = [pytest.mark.k8s, pytest.mark.timeout(300)]
 
@@ -45,18 +45,10 @@ def test_the_commands_of_the_page_work_in_their_order(control, root, tmp_path):
         if words(line)[0] in left:
             continue
         path = f"{PROGRAMS}:{os.environ['PATH']}"
-        done = subprocess.run(
-            ["bash", "-c", line],
-            cwd=tmp_path,
-            env={
-                "PATH": path,
-                "HOME": str(tmp_path),
-                "KUBECONFIG": str(control.configuration("administrator", "bert")),
-            },
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        variables = {"PATH": path, "HOME": str(tmp_path)}
+        variables["KUBECONFIG"] = str(control.configuration("administrator", "bert"))
+        shell, kept = ["bash", "-c", line], {"capture_output": True, "text": True, "check": False}
+        done = subprocess.run(shell, cwd=tmp_path, env=variables, **kept)
         assert done.returncode == 0, (line, done.stderr)
         run.append(words(line))
     assert {"create", "label", "-n", "apply", "delete"} == {each[0] for each in run}
@@ -69,17 +61,10 @@ def test_the_commands_of_the_page_work_in_their_order(control, root, tmp_path):
 
 SECRET = {"secretKeyRef": {"name": "wandb", "key": "key"}}
 EVIL = {"exec": {"command": ["sh", "-c", "env"]}}
-CHANGES = [
-    ("image", "evil:1"),
-    ("command", ["sh"]),
-    ("args", ["python", "-c", "pass"]),
-    ("env", [{"name": "KEY", "valueFrom": SECRET}]),
-    ("env", [{"name": "BERT_RECORD", "valueFrom": SECRET}]),
-    ("lifecycle", {"postStart": EVIL}),
-    ("livenessProbe", EVIL),
-    ("readinessProbe", EVIL),
-    ("envFrom", [{"secretRef": {"name": "pretrain-env"}}]),
-]
+CHANGES = [("image", "evil:1"), ("command", ["sh"]), ("args", ["python", "-c", "pass"])]
+CHANGES += [("env", [{"name": name, "valueFrom": SECRET}]) for name in ("KEY", "BERT_RECORD")]
+CHANGES += [("lifecycle", {"postStart": EVIL}), ("livenessProbe", EVIL), ("readinessProbe", EVIL)]
+CHANGES += [("envFrom", [{"secretRef": {"name": "pretrain-env"}}])]
 
 
 def asked(small, job):
@@ -97,10 +82,8 @@ def test_only_jobs_of_the_templates_are_taken(control, root, tmp_path):
     made = {job["metadata"]["name"]: job for job in World(kustomize(folder)).made}
     for job in made.values():
         del job["metadata"]["ownerReferences"]
-    until = time.monotonic() + 60
-    while "not the template's" not in asked(small, changed(made["train"], "image", "evil:1")):
-        assert time.monotonic() < until, asked(small, changed(made["train"], "image", "evil:1"))
-        time.sleep(0.5)  # the server compiles policies every second
+    evil = changed(made["train"], "image", "evil:1")
+    wait_for(lambda: "not the template's" in asked(small, evil))  # the server compiles policies every second
     for name, job in made.items():
         assert asked(small, job) == f"job.batch/{name} created (server dry run)\n"
     for field, value in CHANGES:

@@ -3,7 +3,6 @@
 import dataclasses
 import json
 import shlex
-import time
 
 import pytest
 import requests
@@ -14,6 +13,7 @@ from pipeline.orchestration.follow import StageFailed
 from tests.k8s import control_plane
 from tests.k8s.kubelet import now
 from tests.k8s.small import Driver, admission, quota
+from tests.support.waiting import wait_for
 
 pytestmark = [pytest.mark.k8s, pytest.mark.timeout(300)]
 
@@ -70,7 +70,7 @@ def test_the_driver_owns_its_jobs_and_takes_them_with_it(begin, capsys):
     owner = small.started()
     first = small.driver(small.node("a"))
     first.custom.create(job_status.job_of(*templates(first), "a", first.record.digest("a"), "/run.json", owner))
-    wait(lambda: is_active(small, "a"))
+    wait_for(lambda: is_active(small, "a"))
     job = small.job("a")
     assert job["metadata"]["ownerReferences"] == [
         {"apiVersion": "batch/v1", "kind": "Job", "name": "driver", "uid": owner.uid}
@@ -100,14 +100,6 @@ def test_a_driver_that_is_restarted_finds_its_jobs(begin, capsys):
     assert "a made" in again.end()
     assert small.job("a")["metadata"]["uid"] == uid
     assert small.order == ["a"]
-
-
-def wait(what):
-    """Until something is so."""
-    until = time.monotonic() + 60
-    while not what():
-        assert time.monotonic() < until
-        time.sleep(0.1)
 
 
 def templates(driver):
@@ -251,24 +243,11 @@ def test_a_queues_label_reaches_the_job_which_kueue_then_starts(begin, capsys):
 
 def kueue_says(small, workload, words):
     """Record an event as Kueue's scheduler does for a Workload that it does not admit."""
-    about = {
-        "apiVersion": "kueue.x-k8s.io/v1beta1",
-        "kind": "Workload",
-        "name": workload,
-        "namespace": small.namespace,
-        "uid": workload,
-    }
-    event = {
-        "metadata": {"generateName": "kueue-"},
-        "involvedObject": about,
-        "type": "Warning",
-        "reason": "Pending",
-        "message": words,
-        "source": {"component": "kueue-admission"},
-        "firstTimestamp": now(),
-        "lastTimestamp": now(),
-        "count": 1,
-    }
+    about = {"apiVersion": "kueue.x-k8s.io/v1beta1", "kind": "Workload", "name": workload, "uid": workload}
+    about["namespace"] = small.namespace
+    event = {"metadata": {"generateName": "kueue-"}, "involvedObject": about, "type": "Warning", "reason": "Pending"}
+    event |= {"message": words, "source": {"component": "kueue-admission"}, "count": 1}
+    event |= {"firstTimestamp": now(), "lastTimestamp": now()}
     small.api.create("events", small.namespace, event)
 
 

@@ -57,13 +57,8 @@ def test_an_image_is_small_in_what_it_may_and_holds(builder, images, target):
     assert config["User"] == "1000:1000"
     assert config["Entrypoint"] == ["tini", "-g", "--"]
     assert config["Labels"]["org.opencontainers.image.title"] == f"bert-pipeline {target}"
-    assert sorted(path.name for path in (folder / "app").iterdir()) == [
-        "LICENSE",
-        "README.md",
-        "conf",
-        "model",
-        "pipeline",
-    ]
+    names = sorted(path.name for path in (folder / "app").iterdir())
+    assert names == ["LICENSE", "README.md", "conf", "model", "pipeline"]
     found = {tool for tool in COMPILERS for _ in folder.glob(f"usr/**/bin/{tool}")}
     assert found <= ({"cc", "gcc", "ld"} if target == "trainer" else set()), "for Triton alone"
     assert not (folder / "etc" / "pip.conf").exists()
@@ -118,20 +113,10 @@ def registry(tmp_path):
 
 def make_images(root, builder, registry):
     """Run `make images` for the small image: the other is 7 GB, by the same two commands."""
-    words = [
-        f"REGISTRY={registry.address}/team",
-        "TARGETS=prepare",
-        f"BUILDER={shlex.join(builder.command)}",
-        f"BUILD_OPTIONS={shlex.join(builder.options())}",
-    ]
-    return subprocess.run(
-        ["make", "images", *words],
-        cwd=root,
-        env=os.environ | registry.environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    words = [f"REGISTRY={registry.address}/team", "TARGETS=prepare", f"BUILDER={shlex.join(builder.command)}"]
+    words.append(f"BUILD_OPTIONS={shlex.join(builder.options())}")
+    kept = {"capture_output": True, "text": True, "check": False}
+    return subprocess.run(["make", "images", *words], cwd=root, env=os.environ | registry.environment, **kept)
 
 
 def test_what_make_images_pushes_is_what_an_overlay_by_digest_names(builder, registry, root, tmp_path):

@@ -5,6 +5,7 @@ import json
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import kubernetes_validate
@@ -14,7 +15,6 @@ import yaml
 from tests.k8s.overlays import kustomize
 from tests.k8s.rules import VERSIONS, World, faults
 
-ABSENT: Any = object()
 OVERLAYS = ("base", *(f"overlays/{n}" for n in ("cpu-kind", "gpu-8x8", "rehearsal", "site", "store")))
 DIGEST = f"sha256:{'0a' * 32}"
 SIZES = ("large-nodes", "small-nodes")  # one of them; all others go with any
@@ -23,82 +23,8 @@ COMPONENTS = ("rdma", "kueue", "topology", "placement", "openshift", "monitoring
 PAIRS = zip(itertools.cycle(SIZES), itertools.combinations(COMPONENTS, 2), strict=False)
 COMPOSED = [*PAIRS, *((size, COMPONENTS) for size in SIZES)]
 
-# object, field, value: each a mistake that somebody could make.
-MISTAKES = [
-    ("Job/driver", "POD.restartPolicy", "OnFailure"),  # what usual.yaml has: a value, a key, an entry, a code
-    ("Service/train", "spec.clusterIP", ABSENT),
-    ("CronJob/prepare", "POD.tolerations.0", ABSENT),
-    ("CronJob/prepare", "JOB.podFailurePolicy.rules.0.onExitCodes.values", [2, 75]),
-    ("ConfigMap/pretrain", "data.nodes", "3"),
-    ("ConfigMap/pretrain", "data.gpus", "4"),
-    ("ConfigMap/pretrain", "data.overrides", "+corpus=wiki\nworkdir=/scratch/wiki\n"),
-    ("ConfigMap/pretrain", "data.nodes", ABSENT),
-    ("ConfigMap/pretrain", "metadata.name", "settings"),
-    ("ServiceAccount/stage", "metadata.name", "default"),
-    ("PodDisruptionBudget/train", "spec.minAvailable", 1),
-    ("PodDisruptionBudget/train", "spec.selector.matchLabels", {"role": "training"}),
-    ("PersistentVolumeClaim/pretrain", "spec.accessModes.0", "ReadWriteOnce"),
-    ("PersistentVolumeClaim/pretrain", "spec.resources.requests.storage", "400GB"),
-    ("PersistentVolumeClaim/pretrain", "metadata.name", "data"),
-    ("ServiceAccount/driver", "metadata.name", "pretrain"),
-    ("Role/driver", "rules.0.verbs", ["list", "create", "patch"]),
-    ("Role/driver", "rules.3", ABSENT),
-    ("RoleBinding/driver", "roleRef.name", "runner"),
-    ("NetworkPolicy/pretrain", "spec.podSelector.matchLabels", {"app": "bert"}),
-    ("Service/train", "spec.selector", {"bert-pretrain/role": "trainer"}),
-    ("Service/train", "spec.ports.0.port", 29400),
-    ("Service/train", "metadata.name", "rendezvous"),
-    ("Job/driver", "POD.automountServiceAccountToken", False),
-    ("Job/driver", "POD.serviceAccountName", "root"),
-    ("Job/driver", "C.args.4", "executor=local"),
-    ("Job/driver", "C.volumeMounts.2", ABSENT),
-    ("Job/driver", "spec.template.metadata.labels", {"app": "driver"}),
-    ("CronJob/prepare", "POD.serviceAccountName", "default"),
-    ("CronJob/prepare", "C.envFrom.0.configMapRef.optional", ABSENT),
-    ("CronJob/prepare", "C.resources.requests.ephemeral-storage", ABSENT),
-    ("CronJob/prepare", "C.resources.limits.memory", "8Gi"),
-    ("CronJob/prepare", "C.resources.limits.memory", "32 GB"),
-    ("CronJob/prepare", "C.image", "bert-pipeline/prepare:latest"),
-    ("CronJob/prepare", "C.volumeMounts.0.name", "volume"),
-    ("CronJob/prepare", "POD.volumes.0.persistentVolumeClaim.claimName", "scratch"),
-    ("CronJob/train", "JOB.completions", 4),
-    ("CronJob/train", "JOB.parallelism", 1),
-    ("CronJob/train", "JOB.activeDeadlineSeconds", ABSENT),
-    ("CronJob/train", "POD.subdomain", "training"),
-    ("CronJob/train", "POD.terminationGracePeriodSeconds", 30),
-    ("CronJob/train", "POD.affinity", ABSENT),
-    ("CronJob/train", "C.resources.requests", {"cpu": "16", "memory": "64Gi"}),
-    ("CronJob/train", "C.resources.limits", {"memory": "128Gi", "nvidia.com/gpu": "7500m"}),
-    ("CronJob/train", "C.env.2.value", "training"),
-    ("CronJob/train", "C.env.3.valueFrom.configMapKeyRef.key", "node"),
-    ("CronJob/train", "C.env.5.value", "/var/heartbeat"),
-    ("CronJob/train", "C.env.6.valueFrom.secretKeyRef.optional", ABSENT),
-    ("CronJob/train", "C.livenessProbe", ABSENT),
-    ("CronJob/train", "C.ports", ABSENT),
-    ("CronJob/train", "JOB.template.metadata.labels", {"bert-pretrain/role": "training"}),
-    ("CronJob/evaluate", "JOB.completions", 4),
-    ("CronJob/evaluate", "C.env.2.value", "4"),
-    ("Job/driver", "POD.volumes.1.configMap.items.0.key", "override"),
-    ("Job/driver", "C.volumeMounts.0.mountPath", "/data"),
-    ("CronJob/prepare", "metadata.annotations", {"bert-pretrain/stages": "prepare"}),
-    ("CronJob/prepare", "metadata.annotations", {"bert-pretrain/stages": "vocab prepare tasks"}),
-    ("CronJob/prepare", "metadata.labels", {"app": "prepare"}),
-    ("CronJob/prepare", "metadata.name", "Prepare"),
-    ("CronJob/prepare", "C.args.3", "prepare"),
-    ("CronJob/prepare", "C.args.4", "$(RECORD)"),
-    ("CronJob/prepare", "C.args.5", "cores=$(CPUS)"),
-    ("CronJob/prepare", "C.env.3.value", "$(THREADS)"),
-    ("CronJob/prepare", "C.env.2.valueFrom.resourceFieldRef.resource", "limits.cpu"),
-    ("CronJob/prepare", "C.env.4.value", "/heartbeat"),
-    ("CronJob/prepare", "POD.volumes.1.emptyDir.sizeLimit", "20 GiB"),
-    ("CronJob/train", "metadata.annotations", {"bert-pretrain/stages": "train"}),
-    ("CronJob/train", "POD.volumes.2", ABSENT),
-    ("CronJob/train", "POD.volumes.2.emptyDir.medium", ABSENT),
-    ("CronJob/train", "POD.volumes.2.emptyDir.sizeLimit", "256Gi"),
-    ("CronJob/train", "C.volumeMounts.2.mountPath", "/dev/shmem"),
-    ("CronJob/train", "C.env.7.valueFrom.secretKeyRef.optional", ABSENT),
-    ("CronJob/evaluate", "C.env.4", ABSENT),
-]
+PLANTED = yaml.safe_load(Path(__file__).with_name("mistakes.yaml").read_text())
+MISTAKES = [(name, *field) for name, fields in PLANTED.items() for each in fields for field in each.items()]
 
 
 @pytest.fixture(scope="module")
@@ -117,7 +43,7 @@ def plant(items, name, field, value):
     *path, last = [int(p) if p.isdecimal() else p for p in field.split(".")]
     for part in path:
         place = place[part]
-    if value is ABSENT:
+    if value is None:
         del place[last]
     else:
         place[last] = value

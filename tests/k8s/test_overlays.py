@@ -15,13 +15,8 @@ from tests.k8s.rules import World, faults, pod_faults
 
 TO_COPY = ("gpu-8x8", "rehearsal", "site", "store", "trainjob")
 # Where nodes answer with an identity of the cloud, by the documentation of GKE, EKS and EC2.
-IDENTITIES = [
-    ("169.254.169.254", 80),
-    ("169.254.169.254", 8080),
-    ("169.254.169.252", 987),
-    ("169.254.169.252", 988),
-    ("169.254.170.23", 80),
-]
+IDENTITIES = [("169.254.169.254", 80), ("169.254.169.254", 8080), ("169.254.170.23", 80)]
+IDENTITIES += [("169.254.169.252", port) for port in (987, 988)]
 
 
 def egress(items):
@@ -112,15 +107,8 @@ def test_pods_reach_the_names_of_openshift(root, tmp_path, protocol):
 ACTIVE = 'bert_stage_state{namespace="bert", stage="train", state="running"}'
 STEP, SAVED = "last_step_time_seconds", "last_checkpoint_time_seconds"
 # Series of rank 0 as promtool writes them, one value in five minutes for ten hours.
-HEALTHY = {
-    STEP: "0+300x120",
-    "mfu": "0.4x120",
-    "data_wait_share": "0.01x120",
-    "start_time_seconds": "0x120",
-    SAVED: "0+300x120",
-    "skipped_steps": "0x120",
-    "loss": "4-0.01x120",
-}
+HEALTHY = {STEP: "0+300x120", "mfu": "0.4x120", "data_wait_share": "0.01x120", "start_time_seconds": "0x120"}
+HEALTHY |= {SAVED: "0+300x120", "skipped_steps": "0x120", "loss": "4-0.01x120"}
 ENDED = {name: f"{values.removesuffix('x120')}x12" for name, values in HEALTHY.items()}  # after an hour
 AGAIN = {name: "_x120" for name in HEALTHY} | {"start_time_seconds": "0+1800x120"}  # and dies before a step
 # What the series of a training are, and the alerts that fire after ten hours.

@@ -43,39 +43,34 @@ subprocess.Popen([sys.executable, "-c", {RANK!r}, *sys.argv[1:]]).wait()
 """
 
 
-@pytest.mark.parametrize(
-    ("launcher", "codes", "expected"),
-    [
-        (0, {"rank-0": DONE, "rank-1": DONE}, DONE),
-        (1, {"rank-0": USER, "rank-1": AGAIN}, USER),
-        (1, {"rank-0": AGAIN, "rank-1": DIVERGED}, DIVERGED),
-        (1, {"rank-0": AGAIN, "rank-1": BUG}, BUG),
-        (1, {"rank-0": BUG, "rank-1": USER}, USER),
-        (0, {"rank-0": DONE}, AGAIN),
-        (-9, {"rank-0": AGAIN, "rank-1": AGAIN}, AGAIN),
-        (-9, {"rank-0": DONE, "rank-1": DONE}, AGAIN),
-    ],
-)
+VERDICTS = [(0, (DONE, DONE), DONE), (0, (DONE,), AGAIN), (1, (USER, AGAIN), USER), (1, (BUG, USER), USER)]
+VERDICTS += [(1, (AGAIN, other), other) for other in (DIVERGED, BUG)]
+VERDICTS += [(-9, (each, each), AGAIN) for each in (AGAIN, DONE)]
+
+
+@pytest.mark.parametrize(("launcher", "codes", "expected"), VERDICTS)
 def test_what_a_person_must_see_outweighs_what_a_restart_mends(launcher, codes, expected):
-    assert verdict(launcher, RANKS, codes) == expected
+    assert verdict(launcher, RANKS, dict(zip(RANKS, codes, strict=False))) == expected
 
 
 def test_without_ranks_the_launchers_own_code_counts():
-    assert verdict(2, {}, {}) == 2
-    assert verdict(-15, {}, {}) == AGAIN
+    assert (verdict(2, {}, {}), verdict(-15, {}, {})) == (2, AGAIN)
+
+
+def stopped(process, number=signal.SIGTERM):
+    """What is said when a signal, if any, ends it with the code that asks for a restart."""
+    if number:
+        process.send_signal(number)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == Exit.RESTART
+    return said
 
 
 def start(script, folder):
     """Start a launcher below `model.launch`; it makes the file `begun`."""
     command = [sys.executable, "-m", "model.launch", sys.executable, "-c", script, str(folder)]
-    process = subprocess.Popen(
-        command,
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        text=True,
-        stderr=subprocess.PIPE,
-        start_new_session=True,
-    )
+    pipes = {"text": True, "stderr": subprocess.PIPE, "start_new_session": True}
+    process = subprocess.Popen(command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, **pipes)
     while not (folder / "begun").exists():
         assert process.poll() is None
         time.sleep(0.05)
@@ -94,17 +89,13 @@ def descendants(pid):
 
 
 def test_a_signal_reaches_the_ranks_which_have_time_to_save(job, tmp_path):
-    job.send_signal(signal.SIGTERM)
-    _, said = job.communicate(timeout=60)
-    assert job.returncode == Exit.RESTART
+    assert stopped(job).startswith("stopped:")
     assert (tmp_path / "saved").exists()
-    assert said.startswith("stopped:")
 
 
 def test_a_rank_that_is_killed_is_named(job):
     os.kill(descendants(job.pid)[-1], signal.SIGKILL)
-    _, said = job.communicate(timeout=60)
-    assert job.returncode == Exit.RESTART
+    said = stopped(job, None)
     assert said.startswith("stopped: rank-0 ")
     assert "killed" in said
 
@@ -119,10 +110,7 @@ subprocess.Popen([sys.executable, "-c", rank, *sys.argv[1:]]).wait()
 
 
 def test_a_signal_before_the_first_step_is_not_called_a_lack_of_memory(tmp_path):
-    process = start(UNREADY, tmp_path)
-    process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=60)
-    assert process.returncode == Exit.RESTART
+    said = stopped(start(UNREADY, tmp_path), signal.SIGINT)
     assert "stopped: SIGINT " in said
     assert "memory" not in said
 
@@ -174,10 +162,7 @@ while time.monotonic() < until:
 
 
 def test_a_launcher_without_ranks_is_told_once(tmp_path):
-    process = start(STORM, tmp_path)
-    process.send_signal(signal.SIGTERM)
-    process.communicate(timeout=60)
-    assert process.returncode == Exit.RESTART
+    stopped(start(STORM, tmp_path))
     assert (tmp_path / "told").read_text().count("told") == 1
 
 
@@ -195,10 +180,7 @@ time.sleep(60)
 
 
 def test_a_rank_that_leaves_early_was_not_killed(tmp_path):
-    process = start(EARLY, tmp_path)
-    process.send_signal(signal.SIGTERM)
-    _, said = process.communicate(timeout=60)
-    assert process.returncode == Exit.RESTART
+    said = stopped(start(EARLY, tmp_path))
     assert "SIGTERM" in said
     assert "killed" not in said
 
@@ -214,9 +196,7 @@ def test_a_rank_that_was_killed_before_a_signal_came_is_named(tmp_path):
     process = start(SLOW, tmp_path)
     os.kill(descendants(process.pid)[-1], signal.SIGKILL)
     time.sleep(1)
-    process.send_signal(signal.SIGTERM)
-    _, said = process.communicate(timeout=60)
-    assert process.returncode == Exit.RESTART
+    said = stopped(process)
     assert said.startswith("stopped: rank-0 ")
     assert "killed" in said
 
@@ -241,16 +221,9 @@ def test_the_gpus_that_a_scheduler_gave_are_those_of_the_ranks(tmp_path, command
         "os.write(1, (line + chr(10)).encode())"  # one call: the ranks share the pipe
     )
     launcher = str(Path(sys.executable).with_name("deepspeed"))
-    done = forked.fresh(
-        "-m",
-        "model.launch",
-        launcher,
-        "--hostfile",
-        tmp_path / "hosts",
-        *shlex.split("--no_ssh --node_rank 0 --master_addr 127.0.0.1 --no_local_rank"),
-        tmp_path / "rank.py",
-        env=os.environ | {"CUDA_VISIBLE_DEVICES": "2,3"},
-    )
+    node = [*shlex.split("--no_ssh --node_rank 0 --master_addr 127.0.0.1 --no_local_rank"), tmp_path / "rank.py"]
+    env = os.environ | {"CUDA_VISIBLE_DEVICES": "2,3"}
+    done = forked.fresh("-m", "model.launch", launcher, "--hostfile", tmp_path / "hosts", *node, env=env)
     said = done.stdout + done.stderr
     assert {"rank 0 2,3", "rank 1 2,3"} <= set(done.stdout.splitlines()), said
     assert "[INFO]" not in said  # the launcher's log
@@ -263,12 +236,6 @@ def test_a_number_of_ranks_keeps_to_the_gpus_that_are_visible(tmp_path):
         "os.write(1, (os.environ['CUDA_VISIBLE_DEVICES'] + chr(10)).encode())"
     )
     launcher = str(Path(sys.executable).with_name("deepspeed"))
-    done = forked.fresh(
-        "-m",
-        "model.launch",
-        launcher,
-        *shlex.split("--num_accelerators 2 --no_local_rank"),
-        tmp_path / "rank.py",
-        env=os.environ | {"CUDA_VISIBLE_DEVICES": "2,3"},
-    )
+    words = [launcher, "--num_accelerators", "2", "--no_local_rank", tmp_path / "rank.py"]
+    done = forked.fresh("-m", "model.launch", *words, env=os.environ | {"CUDA_VISIBLE_DEVICES": "2,3"})
     assert done.stdout.splitlines() == ["2,3", "2,3"], done.stdout + done.stderr

@@ -31,26 +31,12 @@ def test_a_slow_node_is_named():
 
 def ranks(root, size, started, wait=120):
     """What the first `started` real ranks end with and print."""
-    shared = {
-        "PYTHONPATH": str(root),
-        "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": str(free_port()),
-        "WORLD_SIZE": str(size),
-        "BERT_RANK_HOSTS": "node-a,node-b",
-        "PATH": os.environ["PATH"],
-    }
+    shared = {"PYTHONPATH": str(root), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+    shared |= {"WORLD_SIZE": str(size), "BERT_RANK_HOSTS": "node-a,node-b", "PATH": os.environ["PATH"]}
     options = ["--wait", str(wait), "--seconds", "0.1", "--share", "0"]
-    begun = [
-        subprocess.Popen(
-            [sys.executable, "-m", "model.preflight", *options],
-            cwd=root,
-            text=True,
-            env={**shared, "RANK": str(rank)},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-        )
-        for rank in range(started)
-    ]
+    words = [sys.executable, "-m", "model.preflight", *options]
+    pipes = {"cwd": root, "text": True, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    begun = [subprocess.Popen(words, env={**shared, "RANK": str(rank)}, **pipes) for rank in range(started)]
     said = [process.communicate(timeout=240)[0] for process in begun]
     return [(process.returncode, text) for process, text in zip(begun, said, strict=True)]
 
@@ -95,13 +81,8 @@ def test_threads_spin_briefly():
 
 
 def faults(how):
-    done = forked.fresh(
-        "-c",
-        FAULTS,
-        how,
-        check=True,
-        env={key: value for key, value in os.environ.items() if key != "THP_MEM_ALLOC_ENABLE"},
-    )
+    variables = {key: value for key, value in os.environ.items() if key != "THP_MEM_ALLOC_ENABLE"}
+    done = forked.fresh("-c", FAULTS, how, check=True, env=variables)
     return int(done.stdout)
 
 

@@ -5,7 +5,6 @@ import shlex
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +22,7 @@ from pipeline.tokenization.wordpiece import SPECIAL, build
 from tests.model.conftest import SMALL, losses
 from tests.support import forked
 from tests.support.refusals import refused
+from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.slow
 
@@ -53,13 +53,6 @@ def ranks(process):
     below = psutil.Process(process.pid).children(recursive=True)
     found = [child for child in below if any("--local_rank=" in word for word in child.cmdline())]
     return [child.pid for child in sorted(found, key=lambda child: child.cmdline()[3])]
-
-
-def wait_for(condition, seconds=280):
-    until = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < until, "it never came"
-        time.sleep(0.05)
 
 
 @pytest.fixture(scope="module")

@@ -12,13 +12,14 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 
 import psutil
+
+from tests.support.waiting import wait_for
 
 ROOT = Path(__file__).resolve().parents[2]
 LIMIT = 400.0  # seconds after which something hangs
@@ -34,13 +35,6 @@ def missing(*tools: str) -> str | None:
     words = ["unshare", "--net", "--mount", "--uts", "--pid", "--fork", "true"]
     probe = subprocess.run(words, check=False, capture_output=True, text=True)
     return f"no namespaces here: {probe.stderr.strip()}" if probe.returncode else None
-
-
-def wait_for(condition: Callable[[], bool], what: str, seconds: float = LIMIT) -> None:
-    until = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < until, f"never: {what}"
-        time.sleep(0.05)
 
 
 def run(*words: str) -> str:
@@ -121,18 +115,11 @@ class Machine:
         )
         (self.folder / "up").unlink(missing_ok=True)
         with (self.folder / "boot.log").open("ab") as log:
-            self.first = subprocess.Popen(
-                [
-                    *shlex.split(f"nsenter --net=/run/netns/{self.namespace} unshare --mount --uts --pid --fork"),
-                    *shlex.split("--kill-child --propagation private bash -c"),
-                    script,
-                ],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-                env={"PATH": os.environ["PATH"], "LANG": "C.UTF-8", "HOME": "/root"},
-            )
+            enter = shlex.split(f"nsenter --net=/run/netns/{self.namespace} unshare --mount --uts --pid --fork")
+            enter += shlex.split("--kill-child --propagation private bash -c")
+            pipes = {"stdin": subprocess.DEVNULL, "stdout": log, "stderr": log, "start_new_session": True}
+            variables = {"PATH": os.environ["PATH"], "LANG": "C.UTF-8", "HOME": "/root"}
+            self.first = subprocess.Popen([*enter, script], env=variables, **pipes)
         up = self.folder / "up"
         wait_for(lambda: up.exists() or self.first.poll() is not None, "boot", 60)  # type: ignore[union-attr]
         assert up.exists(), (self.folder / "boot.log").read_text()
@@ -159,21 +146,11 @@ class Machine:
         path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
         inside = f"cd {shlex.quote(str(folder))} && exec {shlex.join(words)}"
         with log.open("wb") as file:
-            outer = subprocess.Popen(
-                self.enter("setsid", "--wait", "bash", "-c", inside),
-                stdin=subprocess.DEVNULL,
-                stdout=file,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-                env={
-                    "PATH": path,
-                    "HOME": "/root",
-                    "LANG": "C.UTF-8",
-                    "OMP_NUM_THREADS": "1",
-                    "DS_ACCELERATOR": "cpu",
-                    **environment,
-                },
-            )
+            variables = {"PATH": path, "HOME": "/root", "LANG": "C.UTF-8", "OMP_NUM_THREADS": "1"}
+            variables |= {"DS_ACCELERATOR": "cpu", **environment}
+            pipes = {"stdin": subprocess.DEVNULL, "stdout": file, "stderr": subprocess.STDOUT}
+            command = self.enter("setsid", "--wait", "bash", "-c", inside)
+            outer = subprocess.Popen(command, env=variables, start_new_session=True, **pipes)
         return Command(outer, log)
 
     def processes(self, *words: str) -> list[psutil.Process]:

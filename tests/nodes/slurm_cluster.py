@@ -16,7 +16,8 @@ from pathlib import Path
 
 import psutil
 
-from tests.nodes.machines import Command, Machine, Machines, clone, kill, wait_for
+from tests.nodes.machines import Command, Machine, Machines, clone, kill
+from tests.support.waiting import wait_for
 
 GPUS = 8  # that each node seems to have
 # Before a library that only training imports: a node that is held is late, or never comes.
@@ -134,13 +135,9 @@ class Cluster:
     def start_node(self, node: Machine) -> None:
         environment = self.environment | {"LANG": "C.UTF-8"}
         with (self.folder / f"{node.name}.out").open("ab") as log:
-            subprocess.Popen(
-                node.enter("setsid", "slurmd", "-D", "-N", node.name),
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                env=environment | {"PATH": os.environ["PATH"]},
-            )
+            command, variables = node.enter("setsid", "slurmd", "-D", "-N", node.name), {"PATH": os.environ["PATH"]}
+            pipes = {"stdin": subprocess.DEVNULL, "stdout": log, "stderr": log}
+            subprocess.Popen(command, env=environment | variables, **pipes)
 
     def idle(self) -> None:
         """Wait until no node runs anything of a job."""

@@ -27,16 +27,9 @@ SETTINGS = shlex.split(
 )
 PAGE = [line for line in commands(ROOT / "docs" / "slurm.md") if not line.startswith("#")]
 # What the page's commands have for a large cluster, and here. The rest is typed as on the page.
-VALUES = {
-    "+corpus=wiki": "+corpus=sample",
-    "recipe=devlin": "",
-    "model=base": "",
-    "--nodes=4": "--nodes=2",
-    "executor.nodes=4": "executor.nodes=2",
-    "executor.gpus=8": "executor.gpus=0",
-    "executor.cpus=32": "executor.cpus=2",
-    "executor.parts=8": "executor.parts=2",
-}
+VALUES = {"+corpus=wiki": "+corpus=sample", "recipe=devlin": "", "model=base": "", "--nodes=4": "--nodes=2"}
+SIZES = (("nodes", 4, 2), ("gpus", 8, 0), ("cpus", 32, 2), ("parts", 8, 2))
+VALUES |= {f"executor.{name}={old}": f"executor.{name}={new}" for name, old, new in SIZES}
 used: set[str] = set()  # the page's commands that were run
 
 

@@ -14,7 +14,8 @@ from pipeline.records import checkpoint_folder
 from pipeline.records.manifest import require_manifest
 from pipeline.storage.checksums import sha256
 from tests.docs.fences import commands
-from tests.nodes.machines import ROOT, Command, Machine, Machines, clone, run, wait_for
+from tests.nodes.machines import ROOT, Command, Machine, Machines, clone, run
+from tests.support.waiting import wait_for
 
 STEPS = 300
 LAUNCH = ("python", "-m", "model.launch", "deepspeed")
@@ -59,14 +60,8 @@ class Lab:
         return path
 
     def script(self, out: Path, *more: str) -> list[str]:
-        return [
-            "model/train.py",
-            *settings(self.folder / "work", out),
-            f"steps={STEPS}",
-            "save_every=1000",
-            *LIMITS,
-            *more,
-        ]
+        own = [f"steps={STEPS}", "save_every=1000", *LIMITS, *more]
+        return ["model/train.py", *settings(self.folder / "work", out), *own]
 
     def launch(
         self,

@@ -7,8 +7,9 @@ import subprocess
 import pytest
 
 from pipeline.errors import Exit
-from tests.nodes.machines import kill, wait_for
+from tests.nodes.machines import kill
 from tests.nodes.ssh_machines import LAUNCH, ended, losses, newest, steps, weights
+from tests.support.waiting import wait_for
 
 pytestmark = [pytest.mark.ssh, pytest.mark.timeout(900)]
 

@@ -15,8 +15,9 @@ from pathlib import Path
 import pytest
 
 from pipeline.errors import Exit
-from tests.nodes.machines import kill, wait_for
+from tests.nodes.machines import kill
 from tests.nodes.ssh_machines import LAUNCH, PAGE, STEPS, ended, losses, newest, steps, train_on, weights
+from tests.support.waiting import wait_for
 
 pytestmark = [pytest.mark.ssh, pytest.mark.timeout(900)]
 INTERRUPTIONS = ("SIGINT", "SIGTERM", "SIGHUP")

@@ -66,13 +66,8 @@ def run(tmp_path, request):
     state = finished.state(7, model=dataclasses.asdict(config), data="p" * 64, tokenizer=tokenizer)
     folder = checkpoint_folder.runs(tmp_path / "train") / ("t" * 12)
     checkpoint.write(folder, state, weights, {"exp_avg.x": torch.zeros(1)})
-    return ConvertConfig(
-        workdir=str(tmp_path),
-        out=str(tmp_path / "convert"),
-        train=str(tmp_path / "train"),
-        vocab=str(vocab),
-        force=False,
-    )
+    places = {name: str(tmp_path / name) for name in ("train", "vocab")} | {"out": str(tmp_path / "convert")}
+    return ConvertConfig(workdir=str(tmp_path), force=False, **places)
 
 
 def write_sentence_model(folder):
@@ -89,8 +84,7 @@ def test_a_sentence_model_stays_one(run, tmp_path):
     stage.run("convert", run, convert.make)
     assert not (Path(run.out) / "modules.json").exists()
     write_sentence_model(Path(run.out))
-    again = dataclasses.replace(run, train=run.out, vocab=None, out=str(tmp_path / "again"))
-    stage.run("convert", again, convert.make)
+    converted(run, train=run.out, vocab=None, out=str(tmp_path / "again"))
     for name in ("modules.json", "sentence_bert_config.json", "1_Pooling/config.json"):
         assert (tmp_path / "again" / name).read_bytes() == (Path(run.out) / name).read_bytes()
     assert not (tmp_path / "again" / "1_Pooling" / "link").exists()
@@ -134,17 +128,15 @@ def test_a_modern_folder_of_transformers_is_a_start_with_more_entries(run, tmp_p
     AutoModelForMaskedLM.from_pretrained(run.out).save_pretrained(start)
     AutoTokenizer.from_pretrained(run.out).save_pretrained(start)
     more = make_vocabulary(tmp_path / "more", "abcdefghij")
-    grown = dataclasses.replace(run, train=str(start), vocab=str(more), out=str(tmp_path / "grown"))
-    made = stage.run("convert", grown, convert.make)
+    made = converted(run, train=str(start), vocab=str(more), out=str(tmp_path / "grown"))
     assert made.figures["added_entries"] == 2
-    assert AutoModelForMaskedLM.from_pretrained(grown.out).config.vocab_size == 15
+    assert AutoModelForMaskedLM.from_pretrained(tmp_path / "grown").config.vocab_size == 15
 
 
 def test_one_checkpoint_converts_like_its_run(run, tmp_path):
     (single,) = checkpoint_folder.runs(Path(run.train)).glob("*/step-*")
     stage.run("convert", run, convert.make)
-    other = dataclasses.replace(run, train=str(single), out=str(tmp_path / "other"))
-    stage.run("convert", other, convert.make)
+    converted(run, train=str(single), out=str(tmp_path / "other"))
     for name in ("model.safetensors", "README.md"):
         assert (tmp_path / "other" / name).read_bytes() == (Path(run.out) / name).read_bytes()
 
@@ -165,16 +157,11 @@ def test_missing_inputs_are_named(run, tmp_path):
         convert.make(dataclasses.replace(run, train=str(tmp_path / "no")), tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("run", "name", "by"),
-    [
-        ("bert", "bert.pooler.dense.bias", 1e-3),
-        ("bert", "cls.predictions.bias", 1e-3),
-        ("modernbert", "decoder.bias", 0.1),
-        ("modernbert", "model.layers.1.attn.Wqkv.weight", 0.1),
-    ],
-    indirect=["run"],
-)
+FAULTS = [("bert", "bert.pooler.dense.bias", 1e-3), ("bert", "cls.predictions.bias", 1e-3)]
+FAULTS += [("modernbert", name, 0.1) for name in ("decoder.bias", "model.layers.1.attn.Wqkv.weight")]
+
+
+@pytest.mark.parametrize(("run", "name", "by"), FAULTS, indirect=["run"])
 def test_the_check_sees_one_wrong_number(run, name, by):
     stage.run("convert", run, convert.make)
     trained = initial_weights.read(run.train)

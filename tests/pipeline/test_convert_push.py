@@ -56,14 +56,8 @@ def hub(tmp_path):
 
 
 def settings(trained, out, **more):
-    return ConvertConfig(
-        workdir=str(out),
-        out=str(out / "convert"),
-        train=str(trained / "train"),
-        vocab=str(trained / "vocab"),
-        push="me/model",
-        **more,  # type: ignore[arg-type]
-    )
+    places = {name: str(trained / name) for name in ("train", "vocab")} | {"out": str(out / "convert")}
+    return ConvertConfig(workdir=str(out), push="me/model", **places, **more)
 
 
 def steps_of(hub):
@@ -106,28 +100,18 @@ def test_chosen_checkpoints_become_revisions_that_are_whole_models(trained, hub,
 
 @pytest.mark.slow
 def test_a_finished_run_uploads_its_model_when_asked_later(trained, hub, tmp_path):
-    settings = ConvertConfig(
-        workdir=str(tmp_path / "work"),
-        out=str(tmp_path / "work" / "convert"),
-        train=str(trained / "train"),
-        vocab=str(trained / "vocab"),
-    )
-    config = RunConfig(
-        workdir=str(tmp_path / "work"),
-        corpus=CorpusConfig(name="text", reader="text", path="."),
-        recipe="one",
-        stages={"convert": settings},
-        executor=ExecutorConfig(),
-        cores=1,
-    )
+    places = {name: str(trained / name) for name in ("train", "vocab")}
+    settings = ConvertConfig(workdir=str(tmp_path / "work"), out=str(tmp_path / "work" / "convert"), **places)
+    corpus = CorpusConfig(name="text", reader="text", path=".")
+    rest = {"recipe": "one", "stages": {"convert": settings}, "executor": ExecutorConfig(), "cores": 1}
+    config = RunConfig(workdir=str(tmp_path / "work"), corpus=corpus, **rest)
     run.execute(config)
     made = (tmp_path / "work" / "convert" / "manifest.json").read_bytes()
     assert not hub.models.repositories
     settings.push = "me/model"
     for _ in range(2):
         run.execute(config)
-        assert hub.models.repositories["me/model"].keys() == {"main"}
-        assert hub.models.commits == 1
+        assert (hub.models.repositories["me/model"].keys(), hub.models.commits) == ({"main"}, 1)
     assert (tmp_path / "work" / "convert" / "manifest.json").read_bytes() == made
 
 
@@ -145,7 +129,7 @@ def test_a_checkpoint_that_is_missing_is_named_before_anything_is_sent(trained, 
 @pytest.mark.slow
 @pytest.mark.parametrize("fault", [(429, {"Retry-After": "1"}), (503, {})], ids=str)
 def test_a_limited_rate_is_waited_for(trained, hub, tmp_path, fault):
-    seen: set[str] = set()
+    seen = set()
 
     def once(path, number):
         first = path not in seen
@@ -172,8 +156,8 @@ def test_a_hub_that_stays_away_asks_for_a_restart_which_goes_on_where_it_was(tra
 
 def test_a_client_that_asks_again_after_a_whole_wait_waits_no_second_time(monkeypatch):
     monkeypatch.setenv("BERT_STORE_TIMEOUT", "0.5")
-    outage: list[float] = []
-    asked: list[int] = []
+    outage = []
+    asked = []
 
     def request():
         asked[-1] += 1

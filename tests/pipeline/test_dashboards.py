@@ -15,21 +15,10 @@ from pipeline.reporting.wandb_stages import RECORD
 from tests.support import finished, forked
 from tests.support.servers.wandb_server import KEY, WandbServer, environment
 
-DONE = {
-    "documents": {"read": 106, "written": 100, "short": 6},
-    "totals": {"tokens": 6400, "train": 100},
-    "lengths": {"32": 50, "64": 50},
-    "sequence_length": 64,
-}
-SCORES = {
-    "task": "rte",
-    "title": "RTE",
-    "sample": False,
-    "metric": "accuracy",
-    "score": 0.65,
-    "baseline": 0.53,
-    "majority": 0.527,
-}
+DONE = {"documents": {"read": 106, "written": 100, "short": 6}, "totals": {"tokens": 6400, "train": 100}}
+DONE |= {"lengths": {"32": 50, "64": 50}, "sequence_length": 64}
+SCORES = {"task": "rte", "title": "RTE", "sample": False, "metric": "accuracy", "score": 0.65, "baseline": 0.53}
+SCORES["majority"] = 0.527
 
 
 @pytest.fixture

@@ -27,14 +27,14 @@ class Server(ThreadingHTTPServer):
 
     def __init__(self):
         super().__init__(("127.0.0.1", 0), Handler)
-        self.files: dict[str, bytes] = {}
+        self.files = {}
         self.etag = '"one"'
         self.coding = ""  # the Content-Encoding that it claims
         self.ranges = True
         self.heeds_versions = True  # honours If-Range
-        self.cuts: list[int] = []  # bytes after which the connection is closed
-        self.refusals: list[int] = []  # status codes
-        self.asked: list[tuple[str, str | None]] = []  # path and Range of each request
+        self.cuts = []  # bytes after which the connection is closed
+        self.refusals = []  # status codes
+        self.asked = []  # path and Range of each request
 
     def url(self, path):
         return f"http://127.0.0.1:{self.server_port}{path}"
@@ -108,19 +108,23 @@ def files_in(folder):
     return sorted(path.name for path in folder.iterdir())
 
 
-def test_a_file_comes_whole_and_its_manifest_says_so(server, big, tmp_path):
-    manifest = run(config(tmp_path, big))
+@pytest.mark.parametrize(("name", "there"), [("big.bin.part", CONTENT), ("big.bin", b"something else"), ("", b"")])
+def test_whatever_was_there_the_file_is_right_also_of_a_server_without_ranges(server, big, tmp_path, name, there):
+    (tmp_path / name).write_bytes(there) if name else None
+    server.ranges, server.cuts = False, [] if name else [1_500_000]
+    run(config(tmp_path, big))
     assert (tmp_path / "big.bin").read_bytes() == CONTENT
     assert files_in(tmp_path) == ["big.bin", "manifest.json"]
-    assert manifest.files["big.bin"]["sha256"] == hashlib.sha256(CONTENT).hexdigest()
-    assert manifest.figures["files"][0]["url"] == big.url
 
 
 def test_a_broken_connection_is_gone_on_with(server, big, tmp_path):
     server.cuts = [1_500_000, 1_000_000]
-    run(config(tmp_path, big))
-    assert (tmp_path / "big.bin").read_bytes() == CONTENT
+    manifest = run(config(tmp_path, big))
     assert [asked for _, asked in server.asked] == [None, "bytes=1500000-", "bytes=2500000-"]
+    assert (tmp_path / "big.bin").read_bytes() == CONTENT
+    assert files_in(tmp_path) == ["big.bin", "manifest.json"]
+    assert manifest.files["big.bin"]["sha256"] == hashlib.sha256(CONTENT).hexdigest()
+    assert manifest.figures["files"][0]["url"] == big.url
 
 
 def test_a_later_run_goes_on_where_the_first_gave_up(server, big, tmp_path):
@@ -129,8 +133,7 @@ def test_a_later_run_goes_on_where_the_first_gave_up(server, big, tmp_path):
         run(config(tmp_path, big))
     assert not (tmp_path / "big.bin").exists()
     run(config(tmp_path, big))
-    assert (tmp_path / "big.bin").read_bytes() == CONTENT
-    assert server.asked[-1][1] == "bytes=1020-"
+    assert ((tmp_path / "big.bin").read_bytes(), server.asked[-1][1]) == (CONTENT, "bytes=1020-")
 
 
 def test_tries_that_bring_much_do_not_count(server, big, tmp_path, monkeypatch):
@@ -155,12 +158,6 @@ def test_a_file_that_changed_between_tries_is_begun_anew(server, big, tmp_path, 
     assert (tmp_path / "big.bin").read_bytes() == CONTENT[::-1]
 
 
-def test_a_server_without_ranges_is_asked_for_all(server, big, tmp_path):
-    server.ranges, server.cuts = False, [1_500_000]
-    run(config(tmp_path, big))
-    assert (tmp_path / "big.bin").read_bytes() == CONTENT
-
-
 def test_a_part_goes_on_though_its_note_has_no_secret(server, tmp_path):
     url = server.url("/big.bin").replace("//", "//me:secret@")
     policy, part = RetryPolicy(timeout=5, tries=1), tmp_path / "big.bin.part"
@@ -169,8 +166,7 @@ def test_a_part_goes_on_though_its_note_has_no_secret(server, tmp_path):
         http_transfer.fetch(url, part, policy, digest=None)
     assert "secret" not in http_transfer.note_of(part).read_text()
     http_transfer.fetch(url, part, policy, digest=None)
-    assert part.read_bytes() == CONTENT
-    assert server.asked[-1][1] == "bytes=1000000-"
+    assert (part.read_bytes(), server.asked[-1][1]) == (CONTENT, "bytes=1000000-")
 
 
 def test_without_version_and_digest_nothing_is_gone_on_with(server, tmp_path):
@@ -180,12 +176,6 @@ def test_without_version_and_digest_nothing_is_gone_on_with(server, tmp_path):
     assert "1 without a checksum" in manifest.summary
 
 
-def test_a_part_that_was_complete_is_taken(server, big, tmp_path):
-    (tmp_path / "big.bin.part").write_bytes(CONTENT)
-    run(config(tmp_path, big))
-    assert files_in(tmp_path) == ["big.bin", "manifest.json"]
-
-
 @pytest.mark.parametrize("status", [429, 500, 503])
 def test_a_busy_server_is_asked_again(server, big, tmp_path, status):
     server.refusals = [status, status]
@@ -193,11 +183,17 @@ def test_a_busy_server_is_asked_again(server, big, tmp_path, status):
     assert len(server.asked) == 3
 
 
-def test_a_wrong_byte_is_found_and_the_file_goes(server, big, tmp_path):
+def test_a_wrong_byte_is_found_and_the_file_goes(server, big, tmp_path, monkeypatch):
     server.files["/big.bin"] = CONTENT[:-1] + b"x"
     with pytest.raises(InputError, match="sha1"):
         run(config(tmp_path, big))
     assert files_in(tmp_path) == []
+    usage = shutil.disk_usage(tmp_path)._replace(free=9)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
+    with pytest.raises(InputError, match="3,072,000"):
+        run(config(tmp_path, big))
+    with pytest.raises(InputError, match="ConnectionError"):
+        run(config(tmp_path, DownloadFile(url="http://127.0.0.1:1/big.bin")))
 
 
 @pytest.mark.parametrize(("status", "text"), [(404, "404 Not Found"), (403, "403 Forbidden")])
@@ -206,19 +202,6 @@ def test_what_is_not_there_is_named_at_once(server, big, tmp_path, status, text)
     with pytest.raises(InputError, match=f"{re.escape(big.url)}: .*{text}"):
         run(config(tmp_path, big))
     assert len(server.asked) == 1
-
-
-def test_a_server_that_is_not_there_is_given_up(server, tmp_path):
-    file = DownloadFile(url="http://127.0.0.1:1/big.bin")
-    with pytest.raises(InputError, match="ConnectionError"):
-        run(config(tmp_path, file))
-
-
-def test_a_full_disk_is_said_before(server, big, tmp_path, monkeypatch):
-    usage = shutil.disk_usage(tmp_path)._replace(free=9)
-    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
-    with pytest.raises(InputError, match="3,072,000"):
-        run(config(tmp_path, big))
 
 
 def test_a_disk_that_fills_meanwhile_keeps_what_came(server, big, tmp_path):
@@ -240,12 +223,6 @@ def test_what_is_there_and_right_is_kept(server, big, tmp_path):
     assert len(server.asked) == 1
 
 
-def test_what_is_there_and_wrong_is_fetched_again(server, big, tmp_path):
-    (tmp_path / "big.bin").write_bytes(b"something else")
-    run(config(tmp_path, big))
-    assert (tmp_path / "big.bin").read_bytes() == CONTENT
-
-
 class TestAddresses:
     """Files without a checksum, of which only the address says which they are."""
 
@@ -258,8 +235,7 @@ class TestAddresses:
         first, second = self.both(server)
         run(config(tmp_path, first))
         assert not run(config(tmp_path, second)).figures["files"][0]["kept"]
-        assert (tmp_path / "text.bin").read_bytes() == b"second"
-        assert len(server.asked) == 2
+        assert ((tmp_path / "text.bin").read_bytes(), len(server.asked)) == (b"second", 2)
 
     def test_it_is_kept_when_other_settings_change(self, server, big, tmp_path):
         first, _ = self.both(server)
@@ -345,29 +321,22 @@ class TestSums:
         assert download.listed_digest(line.format(digest), "big.bin", "") == (digest, "big.bin")
 
 
-def test_a_corpus_without_an_address_says_so(tmp_path):
-    with refused(ConfigError, key="corpus"):
-        run(config(tmp_path))
-
-
 def test_files_of_another_corpus_are_not_mixed_in(big, tmp_path):
     (tmp_path / "other.bz2").touch()
     with refused(InputError, path=str(tmp_path / "other.bz2")):
         run(config(tmp_path, big))
 
 
-@pytest.mark.parametrize(
-    ("url", "digest", "message"),
-    [
-        ("http://127.0.0.1/", None, "file name"),
-        ("ftp://127.0.0.1/a.bin", None, "ftp://"),
-        ("http://127.0.0.1/a.bin", "abc", "abc"),
-        ("http://127.0.0.1/a.bin", "z" * 32, "zzz"),
-    ],
-)
+WRONG = [("http://127.0.0.1/", None, "file name"), ("ftp://127.0.0.1/a.bin", None, "ftp://")]
+WRONG += [("http://127.0.0.1/a.bin", "abc", "abc"), ("http://127.0.0.1/a.bin", "z" * 32, "zzz")]
+
+
+@pytest.mark.parametrize(("url", "digest", "message"), WRONG)
 def test_what_cannot_be_an_address_or_a_digest_is_refused(url, digest, message, tmp_path):
     with pytest.raises(ConfigError, match=message):
         run(config(tmp_path, DownloadFile(url=url, digest=digest)))
+    with refused(ConfigError, key="corpus"):
+        run(config(tmp_path))
 
 
 @pytest.mark.parametrize("coding", ["gzip", "gzip, gzip", "br"])

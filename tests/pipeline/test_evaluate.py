@@ -31,18 +31,8 @@ def model_folder(tmp_path_factory):
 @pytest.fixture(scope="module")
 def modern_folder(tmp_path_factory):
     """Likewise, a modern one, with the same vocabulary."""
-    config = small(
-        len(WORDS),
-        name="modern",
-        architecture="modernbert",
-        layers=3,
-        hidden=32,
-        feed_forward=48,
-        local_window=8,
-        dropout=0.0,
-        attention_dropout=0.0,
-        classifier_pooling="mean",
-    )
+    sizes = {"layers": 3, "hidden": 32, "feed_forward": 48, "local_window": 8, "dropout": 0.0, "attention_dropout": 0.0}
+    config = small(len(WORDS), architecture="modernbert", classifier_pooling="mean", **sizes)
     return write_letter_model(tmp_path_factory, config, WORDS)
 
 
@@ -133,17 +123,12 @@ def test_the_first_rows_of_a_sorted_file_are_a_remark(config):
     assert not any("maximum_rows" in one for one in evaluate_remarks(config))
 
 
-def test_a_task_without_a_dev_file_is_told_what_to_set(config):
-    (Path(config.data) / "Toy" / "dev.tsv").unlink()
-    with pytest.raises(InputError, match=r"Toy/dev\.tsv.*task\.dev_share=0\.1"):
-        grid_search.prepare(config)
-
-
-def test_f1_says_of_which_label_it_is(config):
+def test_f1_says_of_which_label_it_is_and_the_baseline_can_be_left_out(config):
     task = replace(TASK, labels=["yes", "no"], metrics=["f1"])
     found = run(replace(config, task=task, baseline=False))
-    assert found.figures["positive"] == "no"
+    assert (found.figures["positive"], found.figures["baseline"], len(found.figures["runs"])) == ("no", None, 1)
     assert " f1 of no " in found.summary
+    assert "random" not in found.summary
     assert run(replace(config, baseline=False)).figures["positive"] == "yes"
 
 
@@ -166,22 +151,9 @@ def test_every_run_of_the_grid_is_accounted_for(config):
     assert found["deviation"] == pytest.approx(np.std(there, ddof=1))
 
 
-@pytest.mark.slow
-def test_two_runs_leave_the_same_bytes(config):
-    first = run(config).files
-    assert run(replace(config, force=True)).files == first
-
-
-def test_the_baseline_can_be_left_out(config):
-    manifest = run(replace(config, baseline=False))
-    assert manifest.figures["baseline"] is None
-    assert len(manifest.figures["runs"]) == 1
-    assert "random" not in manifest.summary
-
-
 def count_training(monkeypatch):
     """Seeds of the runs that are trained from now on."""
-    seeds: list[int] = []
+    seeds = []
     train = loop.train
 
     def counted(model, samples, recipe, *rest):
@@ -199,8 +171,7 @@ def test_a_grid_that_was_cut_off_goes_on_and_ends_the_same(config, monkeypatch):
     (Path(config.out) / "manifest.json").unlink()
     (Path(config.out) / "runs" / "random-16-0.003-1.json").unlink()
     (Path(config.out) / "runs" / "random-16-0.003-0.json").write_bytes(b"\0")  # a disk that failed
-    assert run(config).files == whole
-    assert seeds == [0, 1]
+    assert (run(config).files, seeds) == (whole, [0, 1])
 
 
 @pytest.mark.slow
@@ -208,11 +179,9 @@ def test_a_grid_that_grew_keeps_its_runs_and_one_with_other_settings_does_not(co
     run(config)
     seeds = count_training(monkeypatch)
     grown = run(replace(config, seeds=[0, 7]))
-    assert seeds == [7, 7]
-    assert len([name for name in grown.files if name.startswith("runs/")]) == 4
+    assert (seeds, len([name for name in grown.files if name.startswith("runs/")])) == ([7, 7], 4)
     run(replace(config, epochs=2))
-    assert seeds == [7, 7, 0, 0]
-    assert len(list((Path(config.out) / "runs").iterdir())) == 2
+    assert (seeds, len(list((Path(config.out) / "runs").iterdir()))) == ([7, 7, 0, 0], 2)
 
 
 def test_malformed_rows_show_before_the_work(config, capsys):
@@ -247,34 +216,29 @@ def test_a_model_is_tuned_as_far_as_it_has_learnt(config, tmp_path, model_folder
         assert any("beyond the 10 tokens" in remark for remark in run(asked).figures["remarks"]) is beyond
 
 
-def test_what_is_not_there_is_told(config):
-    with pytest.raises(InputError, match=r"pipeline\.convert"):
-        run(replace(config, pretrained="nowhere"))
-    with pytest.raises(InputError, match=r"Toy/train\.tsv"):
-        run(replace(config, data="nowhere"))
-    with refused(ConfigError, "40 positions", key="sequence_length"):
-        run(replace(config, sequence_length=41))
-
-
 @pytest.mark.parametrize(
-    "change",
+    ("change", "kind", "said"),
     [
-        {"epochs": 0},
-        {"seeds": []},
-        {"seeds": [1, 1]},
-        {"batch_sizes": [0]},
-        {"threads": 0},
-        {"learning_rates": [0.0]},
-        {"maximum_rows": 0},
-        {"warmup_share": 2},
-        {"weight_decay": -1},
-        {"force": True, "part": [0, 2]},
+        ({"pretrained": "nowhere"}, InputError, r"pipeline\.convert"),
+        ({"data": "nowhere"}, InputError, r"Toy/train\.tsv"),
+        ({"task": replace(TASK, dev="gone.tsv")}, InputError, r"Toy/gone\.tsv.*task\.dev_share=0\.1"),
+        ({"sequence_length": 41}, ConfigError, "sequence_length=41: .*40 positions"),
+        ({"task": examples.task_of("ax")}, ConfigError, "task=ax: "),
     ],
-    ids=str,
 )
-def test_a_grid_that_cannot_be_is_refused(config, change):
-    with pytest.raises(ConfigError, match=next(iter(change))):
-        replace(config, **change)
+def test_what_is_not_there_is_told(config, change, kind, said):
+    with pytest.raises(kind, match=said):
+        run(replace(config, **change))
+
+
+WRONG = "epochs=0 seeds=[] seeds=[1,1] batch_sizes=[0] threads=0 learning_rates=[0.0] maximum_rows=0 warmup_share=2"
+
+
+@pytest.mark.parametrize("word", [*WRONG.split(), "weight_decay=-1", "part=[0,2]"])
+def test_a_grid_that_cannot_be_is_refused(config, word):
+    key, _, value = word.partition("=")
+    with refused(ConfigError, key="force" if key == "part" else key):
+        replace(config, force=key == "part", **{key: yaml.safe_load(value)})
 
 
 @pytest.mark.slow
@@ -427,11 +391,6 @@ def test_a_model_is_scored_on_other_tasks_sets_too(config):
     answers = (Path(config.out) / "submission" / "MNLI-m.tsv").read_text()
     dev = (Path(config.out) / "predictions.tsv").read_text().splitlines()
     assert answers.splitlines() == ["\t".join(row.split("\t")[:2]) for row in dev]
-
-
-def test_a_task_without_a_training_set_says_so(config):
-    with refused(ConfigError, "task=ax: ", key="task"):
-        replace(config, task=examples.task_of("ax"))
 
 
 def command(*arguments):

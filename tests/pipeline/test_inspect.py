@@ -20,16 +20,8 @@ def make(folder, pairs):
     (folder / "tokenizer.json").write_text(build([*SPECIAL, *WORDS], lowercase=True))
     texts = (f"{'The mills fell. ' * 30}\n{'Rain fell on the road. ' * n}" for n in range(1, 40))
     (folder / "a.txt").write_text("\n\n".join(texts))
-    config = preparing.settings(
-        "text",
-        f"{folder}/a.txt",
-        folder,
-        options={"document": "paragraph"},
-        pairs=pairs,
-        out=str(folder / "prepare"),
-        validation_share=0.2,
-        sequence_length=32,
-    )
+    shards = {"pairs": pairs, "out": str(folder / "prepare"), "validation_share": 0.2, "sequence_length": 32}
+    config = preparing.settings("text", f"{folder}/a.txt", folder, options={"document": "paragraph"}, **shards)
     stage.run("prepare", config, prepare.make)
     return folder / "prepare"
 

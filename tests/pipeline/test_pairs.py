@@ -126,14 +126,10 @@ def test_a_sentence_that_is_too_long_is_cut_between_words(model_folder):
     assert passages.of([" ".join(["abc"] * 20) + "."], "en") == ["abc abc abc"]
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        (f"{5 * SENTENCE}\nHistory\n{5 * SENTENCE}", ["", "History"]),
-        (f"History\n{5 * SENTENCE}", ["", "History"]),
-        (f"{5 * SENTENCE}\nBed\nCab\n{5 * SENTENCE}", [""]),
-        (f"{5 * SENTENCE}\nHe said:\n{5 * SENTENCE}", [""]),
-    ],
-)
+TITLED = [(f"{5 * SENTENCE}\nHistory\n{5 * SENTENCE}", ["", "History"]), (f"History\n{5 * SENTENCE}", ["", "History"])]
+TITLED += [(f"{5 * SENTENCE}\n{lines}\n{5 * SENTENCE}", [""]) for lines in ("Bed\nCab", "He said:")]
+
+
+@pytest.mark.parametrize(("text", "expected"), TITLED)
 def test_a_heading_is_a_short_line_between_prose(text, expected):
     assert [heading for heading, _ in pairs.sections(text)] == expected

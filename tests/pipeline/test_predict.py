@@ -6,7 +6,6 @@ import io
 import json
 import shutil
 import sys
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -68,12 +67,16 @@ def answers(folder, text, monkeypatch, capsys, **settings):
     return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
 
 
+def embedded(folder, source, out, **settings):
+    """The array or the table that is made of a file."""
+    embed.embed(EmbedConfig(pretrained=str(folder), input=str(source), out=str(out), **settings))
+    return np.load(out) if str(out).endswith("npy") else pa.ipc.open_file(out).read_all()
+
+
 def vectors(folder, place, text, **settings):
     """The vectors of a text's lines."""
     (place / "in.txt").write_text(text)
-    out = str(place / "out.npy")
-    embed.embed(EmbedConfig(pretrained=str(folder), input=str(place / "in.txt"), out=out, **settings))
-    return np.load(out)
+    return embedded(folder, place / "in.txt", place / "out.npy", **settings)
 
 
 def test_masks_are_filled_as_transformers_fills_them(pretrained, monkeypatch, capsys):
@@ -248,12 +251,9 @@ def test_answers_to_a_table_carry_row_id_and_gold(vocab, tmp_path, monkeypatch, 
 def test_vectors_of_a_table_are_those_of_its_texts(pretrained, tmp_path):
     (tmp_path / "in.csv").write_text("id,text\n4,the cat\n3,a dog ran\n")
     (tmp_path / "in.txt").write_text("the cat\na dog ran\n")
-    common: dict[str, Any] = {"pretrained": str(pretrained), "out": str(tmp_path / "out.arrow")}
     vectors = []
     for name, columns in (("in.csv", ["text"]), ("in.txt", [])):
-        embed.embed(EmbedConfig(input=str(tmp_path / name), columns=columns, **common))
-        with pa.memory_map(common["out"]) as source:
-            table = pa.ipc.open_file(source).read_all()
+        table = embedded(pretrained, tmp_path / name, tmp_path / "out.arrow", columns=columns)
         vectors.append(table["vector"].to_pylist())
         assert table["text"].to_pylist() == ["the cat", "a dog ran"]
         assert ("id" in table.column_names) == bool(columns)
@@ -347,15 +347,12 @@ def sentence_model(source, folder, settings, *kinds):
     return folder
 
 
+POOLED = [({"pooling_mode_max_tokens": True}, "max"), ({"pooling_mode": "mean"}, "mean")]
+POOLED.append(({"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": False}, "cls"))
+
+
 @pytest.mark.parametrize("normalized", [False, True])
-@pytest.mark.parametrize(
-    ("settings", "pooling"),
-    [
-        ({"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": False}, "cls"),
-        ({"pooling_mode_max_tokens": True}, "max"),
-        ({"pooling_mode": "mean"}, "mean"),
-    ],
-)
+@pytest.mark.parametrize(("settings", "pooling"), POOLED)
 def test_a_sentence_model_is_pooled_as_it_says(pretrained, tmp_path, settings, pooling, normalized):
     kinds = ["Normalize"] if normalized else []
     folder = sentence_model(pretrained, tmp_path / "model", settings, *kinds)
@@ -367,20 +364,14 @@ def test_a_sentence_model_is_pooled_as_it_says(pretrained, tmp_path, settings, p
     np.testing.assert_allclose(found, expected, atol=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("file", "content", "text", "reads"),
-    [
-        (
-            "config_sentence_transformers.json",
-            {"prompts": {"q": "a mat "}, "default_prompt_name": "q"},
-            "cat",
-            "a mat cat",
-        ),
-        ("config_sentence_transformers.json", {"prompts": {"q": "a mat "}, "default_prompt_name": None}, "cat", "cat"),
-        ("tokenizer_config.json", {"do_lower_case": False, "model_max_length": 4}, "the cat sat", "the cat"),
-        ("sentence_bert_config.json", {"do_lower_case": True}, "the CAT", "the cat"),
-    ],
-)
+PROMPTS, SIZE = "config_sentence_transformers.json", {"do_lower_case": False, "model_max_length": 4}
+READ = [(PROMPTS, {"prompts": {"q": "a mat "}, "default_prompt_name": "q"}, "cat", "a mat cat")]
+READ += [(PROMPTS, {"prompts": {"q": "a mat "}, "default_prompt_name": None}, "cat", "cat")]
+READ += [("tokenizer_config.json", SIZE, "the cat sat", "the cat")]
+READ += [("sentence_bert_config.json", {"do_lower_case": True}, "the CAT", "the cat")]
+
+
+@pytest.mark.parametrize(("file", "content", "text", "reads"), READ)
 def test_a_sentence_model_reads_texts_as_its_files_say(pretrained, tmp_path, file, content, text, reads):
     folder = sentence_model(pretrained, tmp_path / "model", {"pooling_mode": "mean"})
     cased = json.loads((folder / "tokenizer_config.json").read_text()) | {"do_lower_case": False}
@@ -415,10 +406,8 @@ def test_half_of_the_bytes_hold_the_same_vectors_to_three_digits(pretrained, tmp
     (tmp_path / "in.txt").write_text("the cat sat\na dog ran\n")
     found = {}
     for dtype in ("float32", "float16"):
-        out = str(tmp_path / f"{dtype}.{end}")
-        embed.embed(EmbedConfig(pretrained=str(pretrained), input=str(tmp_path / "in.txt"), out=out, dtype=dtype))
-        found[dtype] = np.load(out) if end == "npy" else pa.ipc.open_file(out).read_all()["vector"].to_numpy()
-        found[dtype] = np.stack(list(found[dtype]))
+        made = embedded(pretrained, tmp_path / "in.txt", tmp_path / f"{dtype}.{end}", dtype=dtype)
+        found[dtype] = np.stack(list(made if end == "npy" else made["vector"].to_numpy()))
         assert found[dtype].dtype == dtype
     np.testing.assert_allclose(found["float16"], found["float32"], rtol=1e-3, atol=1e-6)
 
@@ -426,21 +415,17 @@ def test_half_of_the_bytes_hold_the_same_vectors_to_three_digits(pretrained, tmp
 def test_documents_of_beir_are_read_after_their_titles_and_named_by_their_ids(pretrained, tmp_path):
     rows = [{"_id": "d1", "title": "the cat", "text": "sat"}, {"_id": "d2", "title": "", "text": "a dog"}]
     (tmp_path / "corpus.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    out = str(tmp_path / "out.arrow")
-    embed.embed(EmbedConfig(pretrained=str(pretrained), input=str(tmp_path / "corpus.jsonl"), out=out))
-    found = pa.ipc.open_file(out).read_all()
+    found = embedded(pretrained, tmp_path / "corpus.jsonl", tmp_path / "out.arrow")
     assert found["id"].to_pylist() == ["d1", "d2"]
     assert found["text"].to_pylist() == ["the cat sat", "a dog"]
 
 
-@pytest.mark.parametrize(
-    ("settings", "kinds"),
-    [
-        ({"pooling_mode_mean_tokens": True}, ["LayerNorm"]),
-        ({"pooling_mode_lasttoken": True}, []),
-        ({"pooling_mode_mean_tokens": True, "pooling_mode_cls_token": True}, []),
-    ],
-)
+MEAN = {"pooling_mode_mean_tokens": True}
+OTHERWISE = [(MEAN, ["LayerNorm"]), (MEAN | {"pooling_mode_cls_token": True}, [])]
+OTHERWISE.append(({"pooling_mode_lasttoken": True}, []))
+
+
+@pytest.mark.parametrize(("settings", "kinds"), OTHERWISE)
 def test_what_a_sentence_model_does_otherwise_is_refused(pretrained, tmp_path, settings, kinds):
     folder = sentence_model(pretrained, tmp_path / "model", settings, *kinds)
     with refused(ConfigError, key="pretrained"):
@@ -460,12 +445,7 @@ def test_lines_of_standard_input_have_vectors_too(pretrained, tmp_path, monkeypa
 
 def test_tokens_and_their_vectors_go_into_arrow(pretrained, tmp_path):
     (tmp_path / "in.txt").write_text("The cat\nunknown\n")
-    config = EmbedConfig(
-        pretrained=str(pretrained), input=str(tmp_path / "in.txt"), out=str(tmp_path / "out.arrow"), pooling="tokens"
-    )
-    embed.embed(config)
-    with pa.memory_map(str(tmp_path / "out.arrow")) as source:
-        table = pa.ipc.open_file(source).read_all()
+    table = embedded(pretrained, tmp_path / "in.txt", tmp_path / "out.arrow", pooling="tokens")
     assert table["tokens"].to_pylist() == [["[CLS]", "the", "cat", "[SEP]"], ["[CLS]", "[UNK]", "[SEP]"]]
     expected = hidden_states(pretrained, "The cat")[-1]
     np.testing.assert_allclose(table["vectors"][0].as_py(), expected, atol=1e-5)
@@ -479,7 +459,7 @@ def test_a_folder_without_a_model_is_told_from_one_that_has_it(pretrained, tmp_p
     (work / "convert").symlink_to(pretrained)
     for place in (work, work / "train"):
         with pytest.raises(InputError, match=f"{place}: .*; use {work}/convert"):
-            embed.embed(EmbedConfig(pretrained=str(place), input="in.txt", out="x.npy"))
+            embedded(place, "in.txt", "x.npy")
 
 
 @pytest.mark.parametrize("name", ["google/bert_uncased_L-2", "bert-base-uncased"])
@@ -504,19 +484,17 @@ def test_settings_that_cannot_be_are_refused(pretrained, tmp_path):
     with refused(InputError, path="in.txt"):
         embed.embed(EmbedConfig(**common, out=str(tmp_path / "x.npy")))
     (tmp_path / "in.txt").write_text("cat\n")
-    out = str(tmp_path / "in.txt" / "x.npy")
     with pytest.raises(InputError, match=r"out=.*in\.txt/x\.npy: "):
-        embed.embed(EmbedConfig(pretrained=str(pretrained), input=str(tmp_path / "in.txt"), out=out))
+        embedded(pretrained, tmp_path / "in.txt", tmp_path / "in.txt/x.npy")
 
 
 def test_vectors_go_into_a_new_folder_and_a_failure_leaves_nothing(pretrained, tmp_path):
     (tmp_path / "in.txt").write_text("the cat\n")
     out = tmp_path / "new" / "x.npy"
-    embed.embed(EmbedConfig(pretrained=str(pretrained), input=str(tmp_path / "in.txt"), out=str(out)))
+    embedded(pretrained, tmp_path / "in.txt", out)
     with pytest.raises(TypeError), embed.new_file(out) as path:
-        path.write_bytes("half")  # type: ignore[arg-type]
-    assert list(out.parent.iterdir()) == [out]
-    assert np.load(out).shape == (1, 16)
+        path.write_bytes("half")
+    assert (list(out.parent.iterdir()), np.load(out).shape) == ([out], (1, 16))
 
 
 def test_the_commands_work(pretrained, tmp_path):

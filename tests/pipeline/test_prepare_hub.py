@@ -2,7 +2,6 @@
 
 import io
 import random
-import shlex
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -50,14 +49,9 @@ def work(tmp_path):
 
 
 def prepare(work, place, out, *words):
-    done = forked.fresh(
-        *shlex.split(
-            f"-m pipeline.prepare +corpus=parquet corpus.path={place} vocab={work}/vocab out={work}/{out} "
-            "validation_share=0.1 split_bytes=40000"
-        ),
-        *words,
-        timeout=240,
-    )
+    words = ["+corpus=parquet", f"corpus.path={place}", f"vocab={work}/vocab", f"out={work}/{out}", *words]
+    words += ["validation_share=0.1", "split_bytes=40000"]
+    done = forked.fresh("-m", "pipeline.prepare", *words, timeout=240)
     assert done.returncode == 0, done.stderr
     manifest = Manifest.read(work / out)
     assert manifest is not None
@@ -105,7 +99,7 @@ def test_all_stages_of_a_run_read_one_commit(hub):
                 name="c", reader="mix", parts={"nl": {"reader": "parquet", "path": f"{TOP}/data/nl"}}
             )
 
-    commits: dict[str, str] = {}
+    commits = {}
     first, second = Settings(), Settings()
     pin(first, commits)
     then = hub.branches["main"]

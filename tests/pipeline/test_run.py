@@ -3,16 +3,15 @@
 import json
 import os
 import re
-import shlex
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 
 from pipeline.stages import stage
 from tests.support import forked
+from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.slow
 
@@ -43,25 +42,12 @@ def write_books(folder, count):
 
 
 def command(changes, corpus, work, *more):
-    settings = {
-        "vocab.size": 200,
-        "prepare.validation_share": 0.3,
-        "tasks.validation_share": 0.3,
-        "tasks.train_rows": 60,
-        "tasks.dev_rows": 20,
-        "train.steps": 60,
-        "train.save_every": 10,
-        "train.evaluate_every": 30,
-        "train.batch_size": 8,
-        "train.micro_batch": 8,
-        "evaluate.epochs": 1,
-    } | changes
-    return [
-        sys.executable,
-        *shlex.split(f"-m pipeline.run +corpus=books corpus.path={corpus} workdir={work} tasks=[sample_next]"),
-        *(f"{key}={value}" for key, value in settings.items()),
-        *more,
-    ]
+    usual = "vocab.size=200 prepare.validation_share=0.3 tasks.validation_share=0.3 tasks.train_rows=60"
+    usual += " train.steps=60 train.save_every=10 train.evaluate_every=30 train.batch_size=8 train.micro_batch=8"
+    settings = dict(word.split("=") for word in [*usual.split(), "tasks.dev_rows=20", "evaluate.epochs=1"]) | changes
+    words = ["+corpus=books", f"corpus.path={corpus}", f"workdir={work}", "tasks=[sample_next]"]
+    words += [f"{key}={value}" for key, value in settings.items()]
+    return [sys.executable, "-m", "pipeline.run", *words, *more]
 
 
 def run(words):
@@ -132,11 +118,7 @@ def test_a_killed_run_goes_on_and_a_finished_one_does_nothing(root, corpus, tmp_
 
     forced = command({}, corpus, work, "force=[train]")  # again, without it, resumes
     with subprocess.Popen(forced, cwd=root, start_new_session=True, text=True, stderr=subprocess.PIPE) as first:
-        until = time.monotonic() + 120
-        while not list(work.glob("train/checkpoints/*/step-*")):
-            assert time.monotonic() < until
-            assert first.poll() is None
-            time.sleep(0.05)
+        wait_for(lambda: list(work.glob("train/checkpoints/*/step-*")), by=first)
         first.send_signal(signal.SIGTERM)
         _, said = first.communicate(timeout=60)
         assert first.returncode == 75

@@ -18,13 +18,8 @@ pytestmark = pytest.mark.store
 def put(bucket, folder, stage, **figures):
     """Put the folder of a finished stage; return its address."""
     folder.mkdir(parents=True, exist_ok=True)
-    finished.manifest(
-        stage,
-        fingerprint=folder.name[0] * 64,
-        files=file_checksums(folder, {}),
-        figures=figures,
-        summary=f"summary of {stage}",
-    ).write(folder)
+    about = {"fingerprint": folder.name[0] * 64, "files": file_checksums(folder, {}), "figures": figures}
+    finished.manifest(stage, summary=f"summary of {stage}", **about).write(folder)
     address = f"{bucket}/run/{folder.name}"
     for path in filter(Path.is_file, folder.rglob("*")):
         objects.put(f"{address}/{path.relative_to(folder).as_posix()}", path.read_bytes())

@@ -32,17 +32,16 @@ def test_a_run_in_a_store_is_that_on_a_disk(root, bucket, tmp_path):
     run(root, command(SMALL, corpus, work, f"mirror={mirror}"))
     for name in STAGES:
         local, stored = Manifest.read(tmp_path / "local" / name), Manifest.read(f"{work}/{name}")
-        assert local.fingerprint == stored.fingerprint
-        assert local.files.keys() == stored.files.keys()
+        assert (local.fingerprint, local.files.keys()) == (stored.fingerprint, stored.files.keys())
         for file in local.files:
             if file.endswith(SAME):
                 assert local.files[file] == stored.files[file], file
     name = "evaluate-sample_next"
     scores = [Manifest.read(f"{place}/{name}") for place in (tmp_path / "local", work)]
-    assert scores[0].figures == scores[1].figures  # type: ignore[union-attr]
+    assert scores[0].figures == scores[1].figures
 
     # The store holds what the manifests name, and the logs; no lock is left.
-    named = {f"run/{name}/{file}" for name in STAGES for file in [*Manifest.read(f"{work}/{name}").files, MANIFEST]}  # type: ignore[union-attr]
+    named = {f"run/{name}/{file}" for name in STAGES for file in [*Manifest.read(f"{work}/{name}").files, MANIFEST]}
     there = {info.key for info in objects.below(work)}
     assert there - named == {f"run/logs/{name}.log" for name in STAGES} | {"run/run.json"}
     assert named <= there
@@ -61,4 +60,4 @@ def test_a_run_in_a_store_is_that_on_a_disk(root, bucket, tmp_path):
     assert Manifest.read(f"{work}/evaluate-parts") is None
     run(root, [*words, "part=[1,2]", f"mirror={tmp_path / 'p1'}"])
     parts = Manifest.read(f"{work}/evaluate-parts")
-    assert parts.figures["score"] == scores[0].figures["score"]  # type: ignore[union-attr]
+    assert parts.figures["score"] == scores[0].figures["score"]

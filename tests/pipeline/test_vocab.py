@@ -7,7 +7,7 @@ import io
 import json
 import tarfile
 import unicodedata
-from typing import Any
+from string import ascii_lowercase
 
 import pytest
 from tokenizers import ByteLevelBPETokenizer, Tokenizer, models, normalizers
@@ -57,24 +57,14 @@ def test_both_files_hold_one_vocabulary(books, tmp_path):
     out, result = make(books, tmp_path / "out")
     entries = (out / "vocab.txt").read_text().splitlines()
     wordpiece = WordPiece.load(out)
-    assert entries[:5] == list(SPECIAL)
-    assert wordpiece.vocab == entries
+    assert (entries[:5], wordpiece.vocab) == (list(SPECIAL), entries)
     assert wordpiece.sha256 == sha256(out / "tokenizer.json") == result.figures["sha256"]
     assert len(entries) == len(set(entries)) == result.figures["size"] <= 120
-
-
-def test_pairs_come_out_as_bert_wants_them(books, tmp_path):
-    out, _ = make(books, tmp_path / "out")
+    assert "##]" not in entries, "special tokens in the text are no words"
+    assert "mask" in entries
     encoded = Tokenizer.from_file(str(out / "tokenizer.json")).encode("The cat", "a Mat")
     assert encoded.tokens == ["[CLS]", "the", "cat", "[SEP]", "a", "mat", "[SEP]"]
     assert encoded.type_ids == [0, 0, 0, 0, 1, 1, 1]
-
-
-def test_special_tokens_in_the_text_are_not_learnt_as_words(books, tmp_path):
-    out, _ = make(books, tmp_path / "out")
-    entries = (out / "vocab.txt").read_text().splitlines()
-    assert "##]" not in entries
-    assert "mask" in entries
 
 
 @pytest.mark.parametrize(
@@ -212,6 +202,8 @@ def test_no_text_is_an_error(tmp_path):
     (tmp_path / "empty.txt").write_text(" \n\n")
     with pytest.raises(InputError, match=f"1 document of {tmp_path}"):
         make(tmp_path, tmp_path / "out")
+    with refused(ConfigError, "hf download owner/name --local-dir", key="existing"):
+        make(tmp_path, tmp_path / "other", existing="owner/name")
 
 
 @pytest.mark.parametrize(("entry", "lowercase"), [("word", True), ("Word", False)])
@@ -220,8 +212,8 @@ def test_an_existing_vocabulary_is_taken_as_it_is(tmp_path, entry, lowercase):
     file.write_text("\n".join(["[unused0]", *SPECIAL, entry]) + "\n")
     out, result = make(tmp_path, tmp_path / "out", existing=str(file))
     assert (out / "vocab.txt").read_bytes() == file.read_bytes()
-    assert result.figures["lowercase"] is lowercase
-    again, _ = make(tmp_path, tmp_path / "again", existing=str(out / "tokenizer.json"))
+    again, same = make(tmp_path, tmp_path / "again", existing=str(out / "tokenizer.json"))
+    assert result.figures["lowercase"] is same.figures["lowercase"] is lowercase
     for name in ("vocab.txt", "tokenizer.json"):
         assert (again / name).read_bytes() == (out / name).read_bytes()
 
@@ -234,14 +226,6 @@ def test_an_existing_tokenizer_with_unused_ids_has_no_vocab_txt(tmp_path):
     out, result = make(tmp_path, tmp_path / "out", existing=str(file))
     assert [path.name for path in out.iterdir()] == ["tokenizer.json"]
     assert result.figures["size"] == WordPiece.load(out).size == 10
-
-
-def test_an_existing_tokenizer_keeps_its_own_options(tmp_path):
-    file = tmp_path / "tokenizer.json"
-    file.write_text(json.dumps(json.loads(build([*SPECIAL, "a"], lowercase=False))))
-    out, result = make(tmp_path, tmp_path / "out", existing=str(file))
-    assert (out / "tokenizer.json").read_bytes() == file.read_bytes()
-    assert result.figures["lowercase"] is False
 
 
 @pytest.mark.parametrize("described", [True, False])
@@ -266,20 +250,13 @@ def test_files_of_other_tokenizers_are_rewritten_by_the_command_that_is_told(tmp
             make(tmp_path, tmp_path / name, existing=str(folder / name))
 
 
-def test_a_vocabulary_without_mask_is_refused(tmp_path):
-    file = tmp_path / "vocab.txt"
-    file.write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\nword\n")
-    with pytest.raises(InputError, match=r"vocab.txt: \[MASK\]"):
-        make(tmp_path, tmp_path / "out", existing=str(file))
-
-
 @pytest.fixture
 def small(tmp_path):
     """A vocabulary that knows letters and one word."""
     path = tmp_path / "vocab.txt"
-    letters = [chr(code) for code in range(ord("a"), ord("z") + 1)]
-    entries = [*SPECIAL, *letters, *(f"##{letter}" for letter in letters), "cat"]
-    path.write_text("\n".join(entries) + "\n")
+    path.write_text(
+        "\n".join([*SPECIAL, *ascii_lowercase, *(f"##{letter}" for letter in ascii_lowercase), "cat"]) + "\n"
+    )
     return path
 
 
@@ -333,13 +310,8 @@ def test_padding_and_truncation_of_an_existing_tokenizer_are_left_out(books, pad
 
 def test_learnt_entries_that_the_tokenizer_never_gives_are_left_out(books, small, tmp_path):
     spec = json.loads(build(small.read_text().splitlines()))
-    spec["normalizer"] = {
-        "type": "Sequence",
-        "normalizers": [
-            spec["normalizer"],
-            {"type": "Replace", "pattern": {"String": "running"}, "content": "walking"},
-        ],
-    }
+    walking = {"type": "Replace", "pattern": {"String": "running"}, "content": "walking"}
+    spec["normalizer"] = {"type": "Sequence", "normalizers": [spec["normalizer"], walking]}
     (tmp_path / "tokenizer.json").write_text(json.dumps(spec))
     out, result = make(books, tmp_path / "out", existing=str(tmp_path / "tokenizer.json"), learn=60)
     assert "its normalizer is BertNormalizer, Replace" in result.summary
@@ -362,27 +334,18 @@ def test_capitals_are_learnt_by_a_tokenizer_that_keeps_them(small, tmp_path):
     assert {"Berlin", "Brandenburg"} <= learnt
 
 
-def test_what_any_normalizer_does_to_capitals_is_said(books, tmp_path):
+def test_what_any_normalizer_does_to_capitals_is_said_and_nothing_is_added_to_another_kind(books, tmp_path):
     tokenizer = Tokenizer(models.Unigram([(token, 0.0) for token in [*SPECIAL, "a"]], unk_id=1))
-    kinds = [normalizers.NFKD(), normalizers.StripAccents(), normalizers.Lowercase()]
-    tokenizer.normalizer = normalizers.Sequence(kinds)
+    tokenizer.normalizer = normalizers.Sequence(
+        [normalizers.NFKD(), normalizers.StripAccents(), normalizers.Lowercase()]
+    )
     tokenizer.save(str(tmp_path / "tokenizer.json"))
     _, result = make(books, tmp_path / "out", existing=str(tmp_path / "tokenizer.json"))
     assert "lowercased, accents stripped" in result.summary
     assert result.figures["lowercase"] is True
-
-
-def test_nothing_is_added_to_a_tokenizer_of_another_kind(books, tmp_path):
-    words = models.WordLevel({token: n for n, token in enumerate(SPECIAL)}, "[UNK]")
-    Tokenizer(words).save(str(tmp_path / "tokenizer.json"))
     (tmp_path / "more.txt").write_text("running\n")
-    with refused(InputError, "a WordLevel tokenizer", key="existing"):
-        make(books, tmp_path / "out", existing=str(tmp_path / "tokenizer.json"), additions=str(tmp_path / "more.txt"))
-
-
-def test_a_name_of_the_hub_is_no_folder(tmp_path):
-    with refused(ConfigError, "hf download owner/name --local-dir", key="existing"):
-        make(tmp_path, tmp_path / "out", existing="owner/name")
+    with refused(InputError, "a Unigram tokenizer", key="existing"):
+        make(books, tmp_path / "two", existing=str(tmp_path / "tokenizer.json"), additions=str(tmp_path / "more.txt"))
 
 
 def test_additions_need_something_to_be_added_to(books, tmp_path):
@@ -391,11 +354,8 @@ def test_additions_need_something_to_be_added_to(books, tmp_path):
 
 
 def test_a_dump_without_articles_says_what_was_passed_over(tmp_path):
-    pages = "".join(
-        f"<page><title>{name}</title><ns>{number}</ns><id>1</id><revision><text>words</text></revision></page>"
-        for name, number in (("Talk:A", 1), ("Talk:B", 1))
-    )
-    (tmp_path / "a.xml").write_text(f"<mediawiki>{pages}</mediawiki>")
+    page = "<page><title>Talk:{}</title><ns>1</ns><id>1</id><revision><text>words</text></revision></page>"
+    (tmp_path / "a.xml").write_text(f"<mediawiki>{page.format('A')}{page.format('B')}</mediawiki>")
     corpus = CorpusConfig(name="wiki", reader="wikipedia", path=f"{tmp_path}/a.xml")
     told = r"no text .* in 0 documents of .*/a\.xml \(skipped: 2 other namespaces\)"
     with pytest.raises(InputError, match=told):
@@ -411,11 +371,7 @@ def existing_folder(folder, settings):
     return folder
 
 
-OPTIONS: list[dict[str, Any]] = [
-    {"lowercase": False},
-    {"lowercase": True, "strip_accents": False},
-    {"split_chinese": False},
-]
+OPTIONS = [{"lowercase": False}, {"lowercase": True, "strip_accents": False}, {"split_chinese": False}]
 
 
 @pytest.mark.parametrize("options", OPTIONS)
@@ -429,20 +385,17 @@ def test_a_folder_gives_what_its_vocab_txt_gives(options, stated, tmp_path):
     make(tmp_path, tmp_path / "three", existing=str(one), **options)
 
 
-@pytest.mark.parametrize(
-    ("stated", "options", "key"),
-    [
-        ({"do_lower_case": True}, {"lowercase": False}, "lowercase"),
-        ({"strip_accents": False}, {"strip_accents": True}, "strip_accents"),
-        ({"tokenize_chinese_chars": True}, {"split_chinese": False}, "split_chinese"),
-    ],
-)
+STATED = [({"do_lower_case": True}, {"lowercase": False}), ({"strip_accents": False}, {"strip_accents": True})]
+STATED.append(({"tokenize_chinese_chars": True}, {"split_chinese": False}))
+
+
+@pytest.mark.parametrize(("stated", "options"), STATED)
 @pytest.mark.parametrize("kind", ["tokenizer_config.json", "tokenizer.json"])
-def test_options_that_differ_from_an_existing_tokenizer_are_refused(stated, options, key, kind, tmp_path):
+def test_options_that_differ_from_an_existing_tokenizer_are_refused(stated, options, kind, tmp_path):
     folder = existing_folder(tmp_path / "model", stated)
     if kind == "tokenizer.json":
         folder, _ = make(tmp_path, tmp_path / "made", existing=str(folder))
-    with refused(ConfigError, "tokenizer", key=key):
+    with refused(ConfigError, "tokenizer", key=next(iter(options))):
         make(tmp_path, tmp_path / "out", existing=str(folder), **options)
 
 

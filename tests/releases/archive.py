@@ -163,12 +163,9 @@ def values_of(node: StageRecord) -> dict[str, Any]:
     record = Path(node.config.out).parent / run_file.NAME
     # The oldest archive has no record of its run.
     config = run_file.config_of(f"{record}#{node.name}", type(node.config), []) if record.exists() else node.config
-    found = {
-        "stands": node.reason or "cached",
-        "fingerprint": made.fingerprint,
-        "settings": fingerprints.changed_settings(config),
-        "summary": made.summary,
-    }
+    changed = fingerprints.changed_settings(config)
+    found = {"stands": node.reason or "cached", "fingerprint": made.fingerprint, "settings": changed}
+    found["summary"] = made.summary
     read = {"vocab": vocabulary, "prepare": shards, "train": training, "convert": model, "evaluate": score}
     return found | read.get(node.kind, lambda folder: {})(Path(node.config.out))
 

@@ -13,14 +13,8 @@ SECONDS = float(os.environ.get("FUZZ_SECONDS", "0"))  # `make fuzz` sets it
 
 def hammer(check: Callable[..., None], *inputs: st.SearchStrategy[Any], examples: int = 120) -> None:
     """Try `check` on drawn inputs: a fixed few in the tests, always new ones in `make fuzz`."""
-    chosen = settings(
-        max_examples=2000 if SECONDS else examples,
-        deadline=None,
-        derandomize=not SECONDS,
-        database=None,
-        suppress_health_check=list(HealthCheck),
-        print_blob=True,
-    )
+    fixed = {"deadline": None, "database": None, "suppress_health_check": list(HealthCheck), "print_blob": True}
+    chosen = settings(max_examples=2000 if SECONDS else examples, derandomize=not SECONDS, **fixed)
     for_seconds(lambda: chosen(given(*inputs)(check))())
 
 

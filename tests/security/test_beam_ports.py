@@ -146,8 +146,7 @@ def test_a_worker_is_stopped_only_by_who_started_it(cache):
 
 def test_the_secret_of_a_user_is_made_once_and_readable_by_no_other(cache):
     made = pool.secret()
-    assert len(made) == 32
-    assert pool.secret() == made
+    assert (len(made), pool.secret()) == (32, made)
     (file,) = cache.rglob("*.secret")
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
 

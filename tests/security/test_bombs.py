@@ -9,7 +9,6 @@ import json
 import struct
 import tarfile
 import zlib
-from collections.abc import Callable
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -83,7 +82,7 @@ def batch():
     return held.getvalue()
 
 
-DOCUMENTS: dict[str, tuple[str, str, Callable[[], bytes]]] = {
+DOCUMENTS = {
     "a page": ("wikipedia", "a.xml.gz", lambda: gz(b"x", PAGE)),
     "a page of lines": ("wikipedia", "a.xml.gz", lambda: gz(b"ab\n", PAGE)),
     "a page of entities": ("wikipedia", "a.xml.gz", lambda: gz(b"&lt;", PAGE)),
@@ -126,7 +125,7 @@ DOCUMENTS: dict[str, tuple[str, str, Callable[[], bytes]]] = {
     "an archive of lines": ("jsonl", "a.tar.gz", lambda: tarred(tarfile.GNUTYPE_LONGNAME)),
     "a dictionary": ("parquet", "a.parquet", lambda: parquet(2**22)),
 }
-TABLES: dict[str, tuple[str, Callable[[], bytes]]] = {
+TABLES = {
     "a table": ("dev.tsv.gz", lambda: gz(b"a\tb\n")),
     "a table of zstd": ("dev.tsv.zst", zstd),
     "a table in a zip": ("a.zip", lambda: zipped(b"T/dev.tsv", deflated(b"x"), MUCH << 20)),
@@ -135,7 +134,7 @@ TABLES: dict[str, tuple[str, Callable[[], bytes]]] = {
     "a table of fields": ("dev.csv.gz", lambda: gzip.compress(b"a;" * 30_000_000)),
     "a table of lists": ("dev.json.gz", lambda: gzip.compress(b"[" + b"[]," * 20_000_000)),
 }
-MODELS: dict[str, tuple[str, Callable[[], bytes]]] = {
+MODELS = {
     "a model's lists": ("config.json", lambda: b'{"a":[' + b"[]," * 20_000_000),
     "a model's objects": ("tokenizer.json", lambda: b'{"a":[' + b"{}," * 20_000_000),
     "a model's numbers": ("config.json", lambda: b'{"a":[' + b"7.5," * 15_000_000),

@@ -123,13 +123,8 @@ def test_a_terminal_gets_the_orders_of_bars_alone(root):
         "raise ValueError(sys.argv[1])\n"
     )
     terminal, end = pty.openpty()
-    process = subprocess.Popen(
-        [sys.executable, "-c", code, HOSTILE],
-        cwd=root,
-        stdout=end,
-        stderr=end,
-        env=os.environ | {"PYTHONPATH": str(root), "COLUMNS": "300", "PYTHONUTF8": "1"},
-    )
+    env = os.environ | {"PYTHONPATH": str(root), "COLUMNS": "300", "PYTHONUTF8": "1"}
+    process = subprocess.Popen([sys.executable, "-c", code, HOSTILE], cwd=root, stdout=end, stderr=end, env=env)
     os.close(end)
     told = b""
     while part := _read(terminal):

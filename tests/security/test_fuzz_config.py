@@ -46,16 +46,10 @@ def keys():
 def test_any_overrides_compose_or_are_explained(keys):
     def check(data):
         command = data.draw(st.sampled_from(sorted(COMMANDS)))
-        overrides = data.draw(
-            st.lists(
-                st.tuples(
-                    st.sampled_from(["", "", "+", "++", "~"]),
-                    st.one_of(st.sampled_from(keys[command]), st.text(max_size=6)),
-                    st.one_of(st.sampled_from(VALUES), soup(VALUES, 4)),
-                ),
-                max_size=4,
-            )
-        )
+        key = st.one_of(st.sampled_from(keys[command]), st.text(max_size=6))
+        value = st.one_of(st.sampled_from(VALUES), soup(VALUES, 4))
+        word = st.tuples(st.sampled_from(["", "", "+", "++", "~"]), key, value)
+        overrides = data.draw(st.lists(word, max_size=4))
         words = [f"{sign}{key}={value}" for sign, key, value in overrides]
         try:
             with composing.convert_hydra_errors():
@@ -72,26 +66,8 @@ def test_any_overrides_compose_or_are_explained(keys):
 
 
 PLAIN_PIECES = "*x { } [ ] defaults: | > ' --- 1e999 ${x}"
-PIECES = [
-    *PLAIN_PIECES.split(),
-    "a: ",
-    "- ",
-    "\n",
-    "  ",
-    "!!python/object/apply:os.system ['touch owned']",
-    "&x ",
-    "<<: ",
-    "? ",
-    '"',
-    "_target_: os.system",
-    "# @package _",
-    "\t",
-    "%YAML 1.1",
-    "!!binary ",
-    "path: ",
-    "name: x",
-    "reader: ",
-]
+SPACED = 'a: |- |\n|  |&x |<<: |? |"|_target_: os.system|# @package _|\t|%YAML 1.1|!!binary |path: |name: x|reader: '
+PIECES = [*PLAIN_PIECES.split(), *SPACED.split("|"), "!!python/object/apply:os.system ['touch owned']"]
 
 
 def test_any_yaml_is_a_config_or_is_explained(tmp_path, monkeypatch):

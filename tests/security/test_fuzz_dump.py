@@ -24,20 +24,10 @@ DUMP = (
     '<dbname>enwiki</dbname><namespaces><namespace key="0" /><namespace key="6">File</namespace>'
     "</namespaces></siteinfo>\n" + "".join(map(PAGE.format, range(1, 6))) + "</mediawiki>\n"
 ).encode()
-TAGS = [
-    *(
-        b"<page> </page> <mediawiki> </mediawiki> <ns>x</ns> <redirect/> <id> <revision> </revision> <text> "
-        b"</text> <!-- --> <![CDATA[ ]]> &lt; &x;"
-    ).split(),
-    b'<namespace key="x">y</namespace>',
-    b"\x00",
-    b"\xff\xfe",
-    b"\xef\xbb\xbf",
-    b'<?xml version="1.0" encoding="utf-16"?>',
-    b'<?xml version="1.0" encoding="gb2312"?>',
-    b'<?xml version="1.0" encoding="nothing"?>',
-    b'<!DOCTYPE mediawiki [<!ENTITY x "y">]>',
-]
+TAGS = b"<page> </page> <mediawiki> </mediawiki> <ns>x</ns> <redirect/> <id> <revision> </revision> <text> </text>"
+TAGS = [*TAGS.split(), *b"<!-- --> <![CDATA[ ]]> &lt; &x; \x00 \xff\xfe \xef\xbb\xbf".split(b" ")]
+TAGS += [f'<?xml version="1.0" encoding="{name}"?>'.encode() for name in ("utf-16", "gb2312", "nothing")]
+TAGS += [b'<namespace key="x">y</namespace>', b'<!DOCTYPE mediawiki [<!ENTITY x "y">]>']
 PLAIN_MARKUP = (
     "[[ ]] {{ }} {| |} |- | '' ''' == # : <ref> </ref> <ref/> <nowiki> </nowiki> <math> </math> <!-- --> "
     "&nbsp; &#0; &#x110000; &#55296; File: Category: -{ }- http://a.b [ ] <div > __TOC__ （ ） <gallery>"
@@ -68,15 +58,11 @@ def test_a_damaged_dump_is_read_or_named(tmp_path):
     hammer(check, damaged([DUMP], TAGS))
 
 
-@pytest.mark.parametrize(
-    ("whole", "broken"),
-    [
-        (b"<ns>0</ns>", b"<ns>x</ns>"),
-        (b'key="6"', b'key=":"'),
-        (b"<mediawiki", b'<?xml version="1.0" encoding="gb2312"?><mediawiki'),
-        (b"<mediawiki", b'<?xml version="1.0" encoding="nothing"?><mediawiki'),
-    ],
-)
+FAULTS = [(b"<ns>0</ns>", b"<ns>x</ns>"), (b'key="6"', b'key=":"')]
+NAMED = [f'<?xml version="1.0" encoding="{name}"?><mediawiki'.encode() for name in ("gb2312", "nothing")]
+
+
+@pytest.mark.parametrize(("whole", "broken"), [*FAULTS, *((b"<mediawiki", each) for each in NAMED)])
 def test_what_was_found_stays_mended(tmp_path, whole, broken):
     path = tmp_path / "dump.xml"
     path.write_bytes(DUMP.replace(whole, broken, 1))

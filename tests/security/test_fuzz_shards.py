@@ -18,14 +18,8 @@ INFO = ShardInfo(split="train", pairs="nsp", tokenizer="abc", vocab_size=100, se
 
 def whole(folder, info=INFO):
     lengths = np.arange(1, 14)
-    write_shard(
-        folder / "whole",
-        info,
-        np.arange(lengths.sum(), dtype=np.uint16) % 100,
-        np.concatenate([[0], np.cumsum(lengths)]),
-        lengths // 2,
-        lengths % 2 == 0,
-    )
+    tokens, starts = np.arange(lengths.sum(), dtype=np.uint16) % 100, np.concatenate([[0], np.cumsum(lengths)])
+    write_shard(folder / "whole", info, tokens, starts, lengths // 2, lengths % 2 == 0)
     return (folder / "whole").read_bytes()
 
 
@@ -64,12 +58,9 @@ def test_a_shard_with_any_numbers_in_it_is_whole_or_named(tmp_path):
     def check(offsets, a_len, nulls):
         rows = min(len(offsets) - 1, len(a_len))
         try:
-            ids = pa.ListArray.from_buffers(
-                pa.list_(pa.uint16()),
-                rows,
-                [None, pa.py_buffer(np.array(offsets[: rows + 1], np.int32))],
-                children=[pa.array(np.zeros(20, np.uint16))],
-            )
+            bounds = [None, pa.py_buffer(np.array(offsets[: rows + 1], np.int32))]
+            tokens = [pa.array(np.zeros(20, np.uint16))]
+            ids = pa.ListArray.from_buffers(pa.list_(pa.uint16()), rows, bounds, children=tokens)
         except pa.ArrowInvalid:
             return  # not even Arrow would write it
         flags = pa.array([None if nulls else True] * rows, pa.bool_())
@@ -81,9 +72,5 @@ def test_a_shard_with_any_numbers_in_it_is_whole_or_named(tmp_path):
         read(path)
 
     bounds = st.one_of(st.integers(-2, 24), st.just(2**31 - 1))
-    hammer(
-        check,
-        st.lists(bounds, min_size=2, max_size=6),
-        st.lists(st.integers(0, 30), min_size=1, max_size=6),
-        st.booleans(),
-    )
+    lengths = st.lists(st.integers(0, 30), min_size=1, max_size=6)
+    hammer(check, st.lists(bounds, min_size=2, max_size=6), lengths, st.booleans())

@@ -17,18 +17,7 @@ from pipeline.text import book_text, epub
 from pipeline.text.clean import clean
 from pipeline.text.wikitext import Extractor
 
-ROOMS = (
-    "text",
-    "readers",
-    "evaluation",
-    "tokenization",
-    "common",
-    "console",
-    "storage",
-    "records",
-    "filtering",
-    "shards",
-)
+ROOMS = "text readers evaluation tokenization common console storage records filtering shards"
 FEW = 3  # stands for a larger bound of a repetition, which is a constant
 UNITS = 12  # repetitions of a hostile piece, and twice as many
 GROWTH = 2.6  # of the steps when the text is doubled: 2 if linear, 4 if quadratic
@@ -46,7 +35,7 @@ class Matcher:
         flags = pattern.flags & ~(0 if isinstance(source, str) else re.ASCII)
         self.tree = list(_parser.parse(self.source, flags))
         self.flags = pattern.flags & (re.I | re.S | re.M) | re.UNICODE
-        self.singles: dict[int, re.Pattern[str]] = {}
+        self.singles = {}
         self.steps, self.text, self.groups = 0, "", dict[int, tuple[int, int]]()
 
     def fits(self, node, at):
@@ -58,7 +47,7 @@ class Matcher:
             state = _parser.State()
             state.flags, state.str = self.flags, self.source
             whole = _parser.SubPattern(state, [node])
-            self.singles[id(node)] = re._compiler.compile(whole, self.flags)  # type: ignore[attr-defined]
+            self.singles[id(node)] = re._compiler.compile(whole, self.flags)
         return self.singles[id(node)].match(self.text[at]) is not None
 
     def run(self, nodes, at):
@@ -203,7 +192,7 @@ def hostile(matcher):
 def patterns():
     """Return all expressions by name, and whether they are tried at one place alone."""
     found = {}
-    for room in ROOMS:
+    for room in ROOMS.split():
         top = importlib.import_module(f"pipeline.{room}")
         names = [one.name for one in pkgutil.walk_packages(top.__path__, f"{top.__name__}.")]
         for name in [top.__name__, *names]:
@@ -258,20 +247,8 @@ PLAIN_PIECES = (
     "{{ }} {{a| {{{ [[ ]] [[File: [[a| ''' a''' <ref> </ref> <a <nowiki> <table> & &# {{convert| -{a: "
     ";a=> <poem> （ ![a]("
 )
-PIECES = [
-    *PLAIN_PIECES.split(),
-    "\n{|",
-    "\n|}",
-    "[http://a ",
-    "'' ",
-    "\n<!--",
-    "\n=",
-    "\n==a==\n",
-    "{{nowrap|a ",
-    "\n*",
-    "( ",
-    "# ",
-]
+PIECES = [*PLAIN_PIECES.split(), "\n{|", "\n|}", "[http://a ", "'' ", "\n<!--", "\n=", "\n==a==\n", "{{nowrap|a "]
+PIECES += ["\n*", "( ", "# "]
 
 
 def lines_of(work):

@@ -120,23 +120,10 @@ LOOPBACK = ("0100007F", "00000000000000000000000001000000")
 @pytest.mark.parametrize("address", ["127.0.0.1", "localhost"])
 def test_ranks_of_one_machine_listen_on_loopback_alone_and_exchange_values(root, address):
     port = str(free_port())
+    env = {**os.environ, "PYTHONPATH": str(root), "WORLD_SIZE": "2", "MASTER_ADDR": address, "MASTER_PORT": port}
+    pipes = {"cwd": root, "text": True, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     ranks = [
-        subprocess.Popen(
-            [sys.executable, "-c", LISTENING],
-            cwd=root,
-            text=True,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env={
-                **os.environ,
-                "PYTHONPATH": str(root),
-                "RANK": str(number),
-                "WORLD_SIZE": "2",
-                "MASTER_ADDR": address,
-                "MASTER_PORT": port,
-                SECRET: "a",
-            },
-        )
+        subprocess.Popen([sys.executable, "-c", LISTENING], env=env | {"RANK": str(number), SECRET: "a"}, **pipes)
         for number in range(2)
     ]
     for process in ranks:
@@ -194,14 +181,13 @@ def test_one_machine_has_a_secret_however_it_is_named(tmp_path, monkeypatch, wor
 def test_hosts_get_their_secret_by_standard_input(monkeypatch):
     words = ["deepspeed", "--hostfile", "hosts", "--master_port", "1", "model/train.py"]
     both = SshHosts(LauncherCommand.parse(words), {"node0": 1, "node1": 1})
-    told: list[str] = []
+    told = []
     for host in both.hosts:
         monkeypatch.setattr(host, "tell", told.append)
     both._send()
     first, second = (json.loads(line) for line in told)
     secret = first["environment"][SECRET]
-    assert len(secret) == 32
-    assert secret == second["environment"][SECRET]
+    assert (len(secret), secret) == (32, second["environment"][SECRET])
     shown = [first["command"], second["command"], *([*host.ssh, host.remote] for host in both.hosts)]
     assert not any(secret in word for line in shown for word in line)
 

@@ -100,15 +100,9 @@ def fresh(*words: object, **more: Any) -> subprocess.CompletedProcess[str]:
 
 @functools.cache
 def _server() -> "subprocess.Popen[str]":
-    server = subprocess.Popen(
-        [sys.executable, __file__],
-        cwd=ROOT,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        env=os.environ | {"DEEPSPEED_LOG_LEVEL": "warning"},  # read when it is imported
-        process_group=0,
-    )
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "process_group": 0}
+    env = os.environ | {"DEEPSPEED_LOG_LEVEL": "warning"}  # read when it is imported
+    server = subprocess.Popen([sys.executable, __file__], cwd=ROOT, env=env, **pipes)
     atexit.register(server.kill)
     return server
 

@@ -2,7 +2,6 @@
 
 import dataclasses
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 import torch
@@ -26,7 +25,7 @@ def code(root):
 
 @pytest.fixture(scope="module")
 def neobert(code):
-    scope: dict[str, Any] = {"__name__": "neobert"}
+    scope = {"__name__": "neobert"}
     exec(compile(code, "neobert.py", "exec"), scope)
     return SimpleNamespace(**scope)
 

@@ -202,17 +202,12 @@ def test_causal_attention_sees_nothing_that_comes_later(backend):
             torch.testing.assert_close(mixed[last - 1], alone[-1])
 
 
-@pytest.mark.parametrize(
-    ("capability", "dtype", "width", "chosen"),
-    [
-        ((8, 0), torch.bfloat16, 64, "flash"),
-        ((7, 5), torch.float16, 64, "padded"),
-        ((9, 0), torch.float32, 64, "padded"),
-        ((9, 0), torch.bfloat16, 256, "flash"),
-        ((9, 0), torch.bfloat16, 264, "padded"),
-        ((9, 0), torch.bfloat16, 20, "padded"),
-    ],
-)
+BF16 = [((9, 0), torch.bfloat16, width, "padded") for width in (264, 20)]
+BF16 += [(capability, torch.bfloat16, width, "flash") for capability, width in (((8, 0), 64), ((9, 0), 256))]
+OTHERS = [((7, 5), torch.float16, 64, "padded"), ((9, 0), torch.float32, 64, "padded")]
+
+
+@pytest.mark.parametrize(("capability", "dtype", "width", "chosen"), [*BF16, *OTHERS])
 def test_a_gpu_takes_the_kernel_that_fits(capability, dtype, width, chosen, monkeypatch):
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: capability)
     assert dispatch.resolve("auto", torch.device("cuda"), dtype, width) == chosen

@@ -10,7 +10,6 @@ import pytest
 import torch
 from torch._dynamo.utils import counters
 
-from model.config import ModelConfig
 from model.encoders import encoder
 from model.encoders.architectures import build_model
 from model.encoders.batch import Batch
@@ -37,16 +36,8 @@ def batch(number):
     places = torch.cat([torch.arange(length) for length in lengths])
     ids = torch.randint(5, 50, (tokens,), generator=draws)
     masked = torch.tensor([start + 1 for start, _ in pairwise(bounds.tolist())])
-    return Batch(
-        ids,
-        torch.zeros_like(ids),
-        places,
-        bounds.int(),
-        max(lengths),
-        masked,
-        ids[masked],
-        torch.zeros(len(lengths), dtype=torch.long),
-    )
+    none, answers = torch.zeros_like(ids), torch.zeros(len(lengths), dtype=torch.long)
+    return Batch(ids, none, places, bounds.int(), max(lengths), masked, ids[masked], answers)
 
 
 def learn(model, given):
@@ -58,7 +49,7 @@ def learn(model, given):
 
 def model_of(architecture, dropout, attention="flash", layers=4):
     more = {"global_every": 2, "local_window": 8} if architecture == "modernbert" else {}
-    config: ModelConfig = dataclasses.replace(
+    config = dataclasses.replace(
         small(attention=attention, dropout=dropout, attention_dropout=dropout, layers=layers),
         architecture=architecture,
         **more,

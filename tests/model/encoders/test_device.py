@@ -35,11 +35,7 @@ def test_it_is_decided_in_one_place(root):
     }
     assert deciding == {"model/encoders/device.py"}
     # Embedding, prediction, fine-tuning and scores of sentences ask it for their device.
-    asking = [
-        "model/finetuning/embeddings.py",
-        "pipeline/predict.py",
-        "pipeline/evaluation/grid_search.py",
-        "pipeline/evaluation/zero_shot.py",
-    ]
+    asking = ["model/finetuning/embeddings.py", "pipeline/predict.py"]
+    asking += ["pipeline/evaluation/grid_search.py", "pipeline/evaluation/zero_shot.py"]
     assert all("device_of()" in (root / name).read_text() for name in asking)
     assert all("torch.device(" not in (root / name).read_text() for name in asking[1:])

@@ -10,14 +10,8 @@ from tests.model.encoders import flash_on_cpu  # noqa: F401
 LENGTHS = [3, 1, 5]
 TOKENS, HEADS, WIDTH = sum(LENGTHS), 2, 4
 BOUNDS = torch.tensor([0, *LENGTHS]).cumsum(0).int()
-HOW = [
-    (0.0, False, flash.FAR),
-    (0.0, True, flash.FAR),
-    (0.0, False, 1),
-    (0.0, True, 2),
-    (0.4, False, flash.FAR),
-    (0.4, True, flash.FAR),
-]
+HOW = [(dropout, causal, flash.FAR) for dropout in (0.0, 0.4) for causal in (False, True)]
+HOW += [(0.0, False, 1), (0.0, True, 2)]
 
 
 def inputs(dtype=torch.float64):

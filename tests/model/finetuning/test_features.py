@@ -61,8 +61,7 @@ def test_no_truncation_makes_a_sequence_too_long_or_wastes_room(wordpiece, a, b,
 def test_groups_tell_which_sequences_are_one_sample(wordpiece):
     texts = [" ".join(WORDS[:size]) for size in (9, 1, 4)]
     found = features.tokenize(wordpiece, texts, None, [0.0] * 3, TruncationConfig(6, "chunks"))
-    assert found.groups.tolist() == [0, 3, 4, 5]
-    assert len(found) == 3
+    assert (found.groups.tolist(), len(found)) == ([0, 3, 4, 5], 3)
     assert found.lengths().tolist() == [9 + 6, 3, 6]
     order = np.concatenate(list(features.epoch_batches(found, 2, np.uint64(1))))
     assert sorted(order.tolist()) == [0, 1, 2]

@@ -1,3 +1,5 @@
+import dataclasses
+
 import numpy as np
 import pytest
 import torch
@@ -5,10 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from transformers import AutoModelForSequenceClassification, get_linear_schedule_with_warmup
 
+from benchmarks.model.host_waits import HostWaits
 from model.encoders.architectures import build_model
 from model.finetuning import loop, saved_model
-from model.finetuning.features import Samples, TruncationConfig, batch_count, epoch_batches, tokenize
+from model.finetuning.features import UNLABELLED, Samples, TruncationConfig, batch_count, epoch_batches, tokenize
 from model.finetuning.heads import HeadConfig
+from model.finetuning.sentence_scores import SentenceScorer
 from pipeline.common import counter_rng
 from pipeline.tokenization.wordpiece import SPECIAL, WordPiece
 from tests.model.sizes import small
@@ -42,12 +46,10 @@ def words_of(ids):
 
 def test_samples_are_framed_as_in_pre_training(wordpiece):
     single = tokenize(wordpiece, ["a b"], None, [1.0], WHOLE)
-    assert words_of(single.ids[0]) == "[CLS] a b [SEP]"
-    assert single.second.tolist() == [4]
+    assert (words_of(single.ids[0]), single.second.tolist()) == ("[CLS] a b [SEP]", [4])
     pair = tokenize(wordpiece, ["a b", ""], ["c", "d e"], [1.0, 0.0], WHOLE)
     assert words_of(pair.ids[0]) == "[CLS] a b [SEP] c [SEP]"
-    assert words_of(pair.ids[1]) == "[CLS] [SEP] d e [SEP]"
-    assert pair.second.tolist() == [4, 2]
+    assert (words_of(pair.ids[1]), pair.second.tolist()) == ("[CLS] [SEP] d e [SEP]", [4, 2])
 
 
 def truncated(a, b, room):
@@ -243,3 +245,85 @@ def test_half_precision_goes_the_same_way_and_leaves_whole_weights(wordpiece):
     name = "encoder.layers.0.up.weight"
     assert again[name].dtype == torch.float32
     assert not torch.equal(again[name], again[name].bfloat16().float())  # small steps add up
+
+
+# Fine-tuning and scoring launch all work of a batch without waiting for a device.
+
+
+# The attention of fp32 on a GPU.
+NO_WAITS_CONFIG = small(30, attention="padded")
+CPU, META = torch.device("cpu"), torch.device("meta")
+LENGTHS = (7, 3, 12, 5, 9, 4)
+ROWS = len(LENGTHS)
+POOLED = [("chunks", "mean"), ("largest chunks", "max"), ("attended chunks", "attention")]
+FROZEN = HeadConfig("class", 2, frozen=True, layers=[0, -1], mix="weighted", pooling="mean")
+HEADS = {
+    "classes": (HeadConfig("class", 3), np.arange(ROWS) % 3.0),
+    "score": (HeadConfig("class", 1), np.arange(ROWS) / 2.0),
+    **{name: (HeadConfig("class", 2, chunks=kind), np.array([0.0, 1.0])) for name, kind in POOLED},
+    "choices": (HeadConfig("choice", 3), np.array([2.0, 0.0])),
+    "tags": (HeadConfig("tag", 4), [np.array([1] + [UNLABELLED] * (n - 1)) for n in LENGTHS]),
+    "answers": (HeadConfig("answer", 2), np.array([[1, 2]] * ROWS)),
+    "frozen": (FROZEN, np.arange(ROWS) % 2.0),
+}
+GROUPS = {"chunks": [0, 2, 6], "largest chunks": [0, 1, 6], "attended chunks": [0, 2, 6], "choices": [0, 3, 6]}
+
+
+def no_waits_some(name):
+    draw = np.random.default_rng(0)
+    ids = [draw.integers(5, 30, length) for length in LENGTHS]
+    groups = np.array(GROUPS.get(name, []), np.int64)
+    return Samples(ids, np.full(ROWS, 2), HEADS[name][1], groups)
+
+
+def built(name, architecture="bert"):
+    size = dataclasses.replace(NO_WAITS_CONFIG, architecture=architecture, dropout=0.0)
+    return loop.build(size, None, HEADS[name][0], seed=0)
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+@pytest.mark.parametrize("name", HEADS)
+def test_an_epoch_waits_once_for_its_loss(name, precision):
+    recipe = loop.FineTuningConfig(
+        batch_size=1, learning_rate=1e-3, epochs=1, seed=0, warmup_share=0.1, weight_decay=0.01, precision=precision
+    )
+    batches = []
+    with HostWaits() as waits:
+        epochs = loop.train(built(name), no_waits_some(name), recipe, CPU, lambda: batches.append(1))
+        next(epochs)
+    assert len(batches) > 1
+    assert waits.total == 1, waits.places
+
+
+@pytest.mark.parametrize("architecture", ["bert", "modernbert"])
+@pytest.mark.parametrize("name", HEADS)
+def test_a_batch_goes_to_the_device_without_a_wait(name, architecture):
+    model, samples = built(name, architecture).to(META), no_waits_some(name)
+    rows = np.arange(len(samples))
+    loop.batch_loss(model, samples, rows, META)  # what is made once is made
+    with HostWaits() as waits:
+        loss = loop.batch_loss(model, samples, rows, META)
+        loss.backward()
+    assert loss.device == META
+    assert waits.total == 0, waits.places
+
+
+@pytest.mark.parametrize("name", HEADS)
+def test_logits_are_all_that_is_waited_for(name):
+    with HostWaits() as waits:
+        found = loop.predict(built(name), no_waits_some(name), CPU)
+    assert len(found) == len(no_waits_some(name))
+    assert waits.total == 0, waits.places  # their copy, one per batch, is none on a CPU
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("words", [False, True])
+def test_scores_of_sentences_are_all_that_is_waited_for(words, causal):
+    model = build_model(dataclasses.replace(NO_WAITS_CONFIG, causal=causal))
+    scorer = SentenceScorer(model, mask=4, device=CPU)
+    samples = no_waits_some("classes")
+    goes_on = [ids % 3 == 0 for ids in samples.ids] if words else None
+    with HostWaits() as waits:
+        found = scorer.scores(samples.ids, np.ones(ROWS, np.int64), goes_on)
+    assert (found < 0).all()
+    assert waits.total == 0, waits.places

@@ -58,25 +58,19 @@ def saved(kind, outputs, vocab):
     return ours, getattr(transformers, NAMES["bert"].tuned[kind]).from_pretrained(vocab.parent / kind).eval()
 
 
+OPENERS = {"class": "SequenceClassification", "tag": "TokenClassification", "answer": "QuestionAnswering"}
+OUTPUTS = [("class", 3), ("class", 1), ("tag", 4), ("answer", 2), ("choice", 2)]
+
+
 @pytest.mark.parametrize(("tiny", "pooling"), [(tiny_bert, "cls"), (tiny_modernbert, "cls"), (tiny_modernbert, "mean")])
-@pytest.mark.parametrize(
-    ("kind", "outputs", "opener"),
-    [
-        ("class", 3, "SequenceClassification"),
-        ("class", 1, "SequenceClassification"),
-        ("tag", 4, "TokenClassification"),
-        ("answer", 2, "QuestionAnswering"),
-        ("choice", 2, "MultipleChoice"),
-    ],
-)
-def test_heads_are_those_of_transformers(tmp_path, kind, outputs, opener, tiny, pooling):
+@pytest.mark.parametrize(("kind", "outputs"), OUTPUTS)
+def test_heads_are_those_of_transformers(tmp_path, kind, outputs, tiny, pooling):
     config = dataclasses.replace(tiny.CONFIG, classifier_pooling=pooling)
     vocab = tiny_bert.make_vocabulary(tmp_path / "vocab")
     ours = loop.build(config, tiny.our_state(), HeadConfig(kind, outputs), seed=1).eval()
     saved_model.save(tmp_path / "saved", ours, config, [], vocab)
-    theirs, info = getattr(transformers, f"AutoModelFor{opener}").from_pretrained(
-        tmp_path / "saved", output_loading_info=True
-    )
+    opener = getattr(transformers, f"AutoModelFor{OPENERS.get(kind, 'MultipleChoice')}")
+    theirs, info = opener.from_pretrained(tmp_path / "saved", output_loading_info=True)
     assert type(theirs).__name__ == NAMES[config.architecture].tuned[kind]
     assert not any(info[key] for key in ("missing_keys", "unexpected_keys", "mismatched_keys"))
     size, again = saved_model.load(tmp_path / "saved")
@@ -185,21 +179,17 @@ def test_a_frozen_encoder_stays_and_its_layers_are_mixed_as_transformers_has_the
     np.testing.assert_allclose(np.stack(loop.predict(model, samples, CPU)), expected, atol=1e-5)
 
 
-def test_what_is_no_fine_tuned_model_is_refused(vocab):
+def test_what_is_no_fine_tuned_model_is_refused_and_outputs_that_are_scores_too(vocab):
     transformers.BertModel(transformers.BertConfig(**THEIRS)).save_pretrained(vocab.parent / "bare")
     path = vocab.parent / "bare" / "config.json"
     for named in (["BertModel"], ["BertModel", "BertForMaskedLM"]):
         path.write_text(json.dumps(json.loads(path.read_text()) | {"architectures": named}))
         with refused(InputError, "BertModel", path=str(vocab.parent / "bare")):
             saved_model.load(vocab.parent / "bare")
-
-
-def test_outputs_that_are_scores_are_refused(vocab):
-    folder = vocab.parent / "scores"
     config = transformers.BertConfig(**THEIRS, num_labels=3, problem_type="regression")
-    transformers.BertForSequenceClassification(config).save_pretrained(folder)
-    with refused(InputError, "regression", path=str(folder)):
-        saved_model.load(folder)
+    transformers.BertForSequenceClassification(config).save_pretrained(vocab.parent / "scores")
+    with refused(InputError, "regression", path=str(vocab.parent / "scores")):
+        saved_model.load(vocab.parent / "scores")
 
 
 def test_the_loss_of_several_labels_is_that_of_transformers(vocab):
@@ -262,16 +252,10 @@ def test_rows_that_pad_products_of_bf16_reach_no_head(kind, pooling):
     torch.testing.assert_close(ours(*arguments), wanted)
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"id2label": {"0": "a", "1": "a"}}, "id2label"),
-        ({"id2label": {"a": "x"}}, "id2label"),
-        ({"id2label": ["a", "b"]}, "id2label"),
-        ({"is_decoder": True}, "causal"),
-        ({}, "pooler"),
-    ],
-)
+ODD = [({"id2label": names}, "id2label") for names in ({"0": "a", "1": "a"}, {"a": "x"}, ["a", "b"])]
+
+
+@pytest.mark.parametrize(("settings", "message"), [*ODD, ({"is_decoder": True}, "causal"), ({}, "pooler")])
 def test_a_tuned_model_that_would_answer_otherwise_is_refused(vocab, settings, message):
     folder = vocab.parent / f"odd-{len(str(settings))}"
     saved_model.save(folder, loop.build(CONFIG, None, HeadConfig("class", 2), seed=1), CONFIG, [], vocab)

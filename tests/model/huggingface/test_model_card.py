@@ -12,11 +12,12 @@ from model.training import initial_weights
 from pipeline import convert
 from pipeline.config import ConvertConfig
 from pipeline.shards import ShardInfo, write_shard
-from pipeline.tokenization.wordpiece import SPECIAL, WordPiece, build
+from pipeline.tokenization.wordpiece import SPECIAL, WordPiece
 from tests.model.sizes import small
 from tests.model.tiny_bert import CONFIG, make_vocabulary, our_state
 from tests.pipeline.evaluation.byte_level import learn_byte_level
 from tests.support import finished
+from tests.support.preparing import vocabulary
 
 
 def test_the_card_says_what_the_run_was(tmp_path):
@@ -26,12 +27,9 @@ def test_the_card_says_what_the_run_was(tmp_path):
         config={"corpus": {"name": "books", "language": "en", "files": []}},
         figures={"documents": {"written": 1234}, "totals": {"tokens": 99000, "validation_documents": 12}},
     )
-    train = finished.manifest(
-        "train",
-        seconds=7200.0,
-        config={"optimizer": {"name": "adamw", "learning_rate": 1e-4}, "batch_size": 256},
-        figures={"steps": 5000, "validation": {"masked_lm_accuracy": 0.4321}},
-    )
+    config = {"optimizer": {"name": "adamw", "learning_rate": 1e-4}, "batch_size": 256}
+    figures = {"steps": 5000, "validation": {"masked_lm_accuracy": 0.4321}}
+    train = finished.manifest("train", seconds=7200.0, config=config, figures=figures)
     bert_format.save(tmp_path / "out", CONFIG, state, vocab_folder, [train, prepare])
     text = (tmp_path / "out" / "README.md").read_text()
     for words in (
@@ -75,22 +73,13 @@ def test_the_card_names_the_file_that_was_read_and_no_address_that_was_not():
     assert model_card.sources({"path": "/a/caf\udce9"}) == [r"caf\udce9"]
 
 
-def test_a_size_that_is_not_the_published_one_is_not_called_so():
-    other = replace(CONFIG, name="base")
-    assert "# BERT 2 x 16" in model_card.write(other, 1, [], {})
-
-
-def test_a_left_to_right_model_is_not_offered_to_fill_masks():
+def test_a_left_to_right_model_and_a_random_head_are_not_offered_to_fill_masks():
     assert "fill-mask" in model_card.write(CONFIG, 1, [], {})
-    text = model_card.write(replace(CONFIG, causal=True), 1, [], {"example": "a [MASK]"})
+    assert "fill-mask" not in model_card.write(CONFIG, 1, [], {}, fills=False)
+    text = model_card.write(replace(CONFIG, causal=True, name="base"), 1, [], {"example": "a [MASK]"})
     assert "mask" not in text.lower()
     assert "from left to right" in text
-
-
-def test_a_random_head_is_not_offered_to_fill_masks():
-    text = model_card.write(CONFIG, 1, [], {}, fills=False)
-    assert "fill-mask" not in text
-    assert "fill-mask" in model_card.write(CONFIG, 1, [], {})
+    assert "# BERT 2 x 16" in text, "it has not the published size of this name"
 
 
 def test_what_a_model_continues_is_named_by_its_own_name(tmp_path):
@@ -130,7 +119,7 @@ def test_an_example_of_a_byte_level_vocabulary_is_text_with_the_mask_of_its_toke
 
 def test_examples_are_of_the_held_out_folder_of_the_training(tmp_path):
     text = "the old captain told a story about his ship and the men who sailed it home"
-    (tmp_path / "tokenizer.json").write_text(build([*SPECIAL, *sorted({*text.split()})], lowercase=True))
+    vocabulary(tmp_path, sorted({*text.split()}))
     data = {"dir": str(tmp_path / "prepare"), "validation": [str(tmp_path / "newest")]}
     (tmp_path / "newest").mkdir()
     (tmp_path / "train").mkdir()
@@ -143,8 +132,7 @@ def test_examples_are_of_the_held_out_folder_of_the_training(tmp_path):
 def test_an_example_is_a_whole_sentence_with_the_word_that_it_hides(tmp_path):
     texts = ["he left . the old captain told a story about ships . and then", "so it was said . no . a lamp was lit"]
     entries = [*SPECIAL, *sorted({word for text in texts for word in text.replace("ships", "ship ##s").split()})]
-    (tmp_path / "tokenizer.json").write_text(build(entries, lowercase=True))
-    tokenizer = WordPiece.load(tmp_path)
+    tokenizer = WordPiece.load(vocabulary(tmp_path, entries[5:]))
     write_texts(tmp_path, tokenizer, [texts[0] + " he was", *texts])
     found = mask_filling.examples(tmp_path, tokenizer, 2)
     assert found == {"the old captain told a [MASK] about ships.": "story"}
@@ -152,7 +140,7 @@ def test_an_example_is_a_whole_sentence_with_the_word_that_it_hides(tmp_path):
 
 def test_those_of_which_a_model_is_surest_are_shown_and_what_is_typed_as_it_is(tmp_path):
     entries = [*SPECIAL, "a", "b", "c", "d", "e", "f"]
-    (tmp_path / "tokenizer.json").write_text(build(entries, lowercase=True))
+    vocabulary(tmp_path, entries[5:])
     config = small(len(entries), layers=1, positions=32)
     source = initial_weights.InitialWeights(config, build_model(config).state_dict(), [])
     held = {f"{word} [MASK]": word for word in "abcdef"}
@@ -166,8 +154,7 @@ def test_examples_are_beginnings_of_held_out_texts_and_the_head_fills_them(tmp_p
     words = "the old captain told a story about his ship and the men who sailed it"
     texts = ["too short .", *(f"{words} {end} ." for end in "abc")]
     entries = [*SPECIAL, *sorted({word for text in texts for word in text.split()})]
-    (tmp_path / "tokenizer.json").write_text(build(entries, lowercase=True))
-    tokenizer = WordPiece.load(tmp_path)
+    tokenizer = WordPiece.load(vocabulary(tmp_path, entries[5:]))
     write_texts(tmp_path, tokenizer, texts)
     held = mask_filling.examples(tmp_path, tokenizer, 2)
     assert set(held.values()) == {"ship"}
@@ -182,9 +169,8 @@ def test_examples_are_beginnings_of_held_out_texts_and_the_head_fills_them(tmp_p
     assert [one["text"] for one in filled] == found
     for one in filled:
         (likely,) = one["masks"]
-        assert len(likely) == 3
-        assert likely[0] == {"word": "captain", "probability": 1.0}
-    (tmp_path / "tokenizer.json").write_text(build([*entries, "more"], lowercase=True))
+        assert (len(likely), likely[0]) == (3, {"word": "captain", "probability": 1.0})
+    vocabulary(tmp_path, [*entries[5:], "more"])
     assert mask_filling.examples(tmp_path, WordPiece.load(tmp_path), 2) == {}, "shards of another vocabulary"
     assert not mask_filling.has_head(config, [f"masked_head.bias: {bert_format.INITIALISED}"])
     assert mask_filling.has_head(config, [])

@@ -6,18 +6,11 @@ from dataclasses import replace
 
 import pytest
 import torch
+import transformers
+import yaml
 from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer
-from transformers import (
-    AutoModel,
-    AutoModelForMaskedLM,
-    AutoModelForSequenceClassification,
-    AutoTokenizer,
-    BertConfig,
-    ModernBertConfig,
-    ModernBertForMaskedLM,
-    ModernBertModel,
-)
+from transformers import AutoModel, AutoModelForMaskedLM, AutoModelForSequenceClassification, AutoTokenizer, BertConfig
 
 from model.huggingface import bert_format, model_card
 from model.training import initial_weights
@@ -44,12 +37,12 @@ def theirs(tmp_path):
 
 def test_a_folder_opens_with_equal_logits(folder):
     opened, info = AutoModelForMaskedLM.from_pretrained(folder, output_loading_info=True)
-    assert type(opened) is ModernBertForMaskedLM
+    assert type(opened) is transformers.ModernBertForMaskedLM
     assert not any(info[key] for key in ("missing_keys", "unexpected_keys", "mismatched_keys"))
     masked, _ = our_logits(CONFIG, our_state())
     torch.testing.assert_close(their_logits(opened).logits[0], masked, atol=1e-5, rtol=0)
     encoder = AutoModel.from_pretrained(folder)
-    assert type(encoder) is ModernBertModel
+    assert type(encoder) is transformers.ModernBertModel
     assert their_logits(encoder).last_hidden_state.shape == (1, 30, 16)
     classifier, info = AutoModelForSequenceClassification.from_pretrained(folder, output_loading_info=True)
     assert set(info["missing_keys"]) == {"classifier.weight", "classifier.bias"}
@@ -77,16 +70,12 @@ def test_the_tokenizer_gives_the_ids_that_training_saw_and_no_segments(folder, v
     assert (opened.mask_token, opened.pad_token_id, opened.model_max_length) == ("[MASK]", 0, 64)
 
 
-def test_other_readers_find_what_they_ask_for(folder):
+def test_other_readers_find_what_they_ask_for_and_the_card_names_it(folder):
     sizes = json.loads((folder / "config.json").read_text())
     assert sizes["layer_norm_eps"] == sizes["norm_eps"] == 1e-5
     card = (folder / "README.md").read_text()
     served = model_card.serving("fill-mask", "modernbert", {"largest_onnx_difference": 1e-6})
     assert ("onnxruntime" in served, "CTranslate2" in served, "onnxruntime" in card) == (True, False, False)
-
-
-def test_the_card_names_it(folder):
-    card = (folder / "README.md").read_text()
     assert "ModernBERT (5 x 16)" in card
     assert "next-sentence" not in card
 
@@ -101,7 +90,7 @@ def old_spelling(folder):
     path.write_text(json.dumps(said))
 
 
-@pytest.mark.parametrize("theirs", [BertConfig(), ModernBertConfig()], ids=["bert", "modernbert"])
+@pytest.mark.parametrize("theirs", [BertConfig(), transformers.ModernBertConfig()], ids=["bert", "modernbert"])
 def test_keys_that_a_config_lacks_have_the_defaults_of_transformers(tmp_path, theirs):
     names = bert_format.NAMES[theirs.model_type]
     required = ("layers", "hidden", "heads", "feed_forward", "vocab_size")
@@ -144,7 +133,7 @@ def test_forms_in_which_models_are_published_are_read(tmp_path, vocab_folder, fo
     assert [note for note in source.notes if "padding" not in note] == []
     assert len(source.notes) == (form == "padded")
     found, _ = our_logits(source.config, source.state)
-    opened = ModernBertForMaskedLM.from_pretrained(tmp_path, dtype=torch.float32)
+    opened = transformers.ModernBertForMaskedLM.from_pretrained(tmp_path, dtype=torch.float32)
     expected = their_logits(opened).logits[0, :, : CONFIG.vocab_size]
     torch.testing.assert_close(found, expected, atol=1e-5, rtol=0)
 
@@ -171,31 +160,32 @@ def test_what_an_encoder_alone_lacks_is_drawn_and_noted(theirs):
     assert torch.equal(state["encoder.norm.weight"], model.model.final_norm.weight)
 
 
-@pytest.mark.parametrize(
-    ("changes", "reason"),
-    [
-        ({"norm_bias": True}, "norm_bias is True"),
-        ({"hidden_activation": "silu"}, "hidden_activation is silu"),
-        ({"layer_types": ["full_attention"] * 3 + ["sliding_attention"] * 2}, "layer_types is"),
-        ({"rope_parameters": {"full_attention": {"rope_type": "yarn"}}}, "rope_type is yarn"),
-        ({"rope_parameters": {"full_attention": {"type": "linear", "factor": 2}}}, "is linear"),
-        ({"rope_scaling": {"rope_type": "yarn", "factor": 4.0}}, "rope_type is yarn"),
-        ({"rope_parameters": None, "rope_scaling": {"type": "linear", "factor": 2}}, "is linear"),
-        ({"rope_parameters": "default"}, "config.json"),
-        ({"layer_types": ["full_attention", "sliding_attention"] * 3}, "layer_types has 6"),
-        ({"layer_types": ["full_attention", "sliding_attention"]}, "layer_types has 2"),
-        ({"layer_types": None, "global_attn_every_n_layers": None}, "global_every is None"),
-        ({"vocab_size": "40"}, "vocab_size is '40', must be int"),
-        ({"max_position_embeddings": 64.0}, "max_position_embeddings is 64.0, must be int"),
-        ({"norm_eps": "1e-5"}, "norm_eps is '1e-5', must be float"),
-        ({"num_hidden_layers": None}, "num_hidden_layers is required"),
-        ({"classifier_pooling": "max"}, "classifier_pooling"),
-        ({"intermediate_size": 25}, "shape"),
-    ],
-)
+FULL, LOCAL = "full_attention", "sliding_attention"
+OTHERWISE = {  # what a config.json says
+    "norm_bias: true": "norm_bias is True",
+    "hidden_activation: silu": "hidden_activation is silu",
+    f"layer_types: [{FULL}, {FULL}, {FULL}, {LOCAL}, {LOCAL}]": "layer_types is",
+    f"layer_types: [{', '.join([FULL, LOCAL] * 3)}]": "layer_types has 6",
+    "rope_parameters: {full_attention: {rope_type: yarn}}": "rope_type is yarn",
+    "rope_parameters: {full_attention: {type: linear, factor: 2}}": "is linear",
+    "rope_scaling: {rope_type: yarn, factor: 4.0}": "rope_type is yarn",
+    "{rope_parameters: null, rope_scaling: {type: linear, factor: 2}}": "is linear",
+    "rope_parameters: default": "config.json",
+    "layer_types: [full_attention, sliding_attention]": "layer_types has 2",
+    "{layer_types: null, global_attn_every_n_layers: null}": "global_every is None",
+    "vocab_size: '40'": "vocab_size is '40', must be int",
+    "max_position_embeddings: 64.0": "max_position_embeddings is 64.0, must be int",
+    "norm_eps: '1e-5'": "norm_eps is '1e-5', must be float",
+    "num_hidden_layers: null": "num_hidden_layers is required",
+    "classifier_pooling: max": "classifier_pooling",
+    "intermediate_size: 25": "shape",
+}
+
+
+@pytest.mark.parametrize(("changes", "reason"), OTHERWISE.items())
 def test_what_we_compute_otherwise_is_refused(theirs, changes, reason):
     path = theirs[0] / "config.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+    path.write_text(json.dumps(json.loads(path.read_text()) | yaml.safe_load(changes)))
     with pytest.raises(InputError, match=reason):
         bert_format.load(theirs[0])
 

@@ -29,17 +29,11 @@ def test_a_launcher_on_one_machine_gets_a_free_port():
         assert 1024 < int(port) < 65536
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        DEEPSPEED,
-        ["deepspeed", "--hostfile", "H", "model/train.py"],
-        ["python", "train.py"],
-        ["torchrun", "--nnodes", "2", "model/train.py"],
-        ["torchrun", "--standalone", "train.py"],
-        ["torchrun", "--master-port", "29600", "train.py"],
-    ],
-)
+TYPED = "deepspeed --hostfile H model/train.py|python train.py|torchrun --nnodes 2 model/train.py|"
+TYPED += "torchrun --standalone train.py|torchrun --master-port 29600 train.py"
+
+
+@pytest.mark.parametrize("words", [DEEPSPEED, *(line.split() for line in TYPED.split("|"))])
 def test_a_port_that_is_asked_for_or_agreed_on_stays(words):
     assert LauncherCommand.parse(words).with_free_port().argv() == words
 
@@ -98,16 +92,8 @@ def folder(tmp_path, monkeypatch):
 
 
 def test_settings_of_libraries_go_along_and_nothing_else(folder):
-    environment = {
-        "NCCL_DEBUG": "INFO",
-        "WANDB_API_KEY": "x",
-        "PATH": "/bin",
-        "HOME": "/root",
-        "CUDA_VISIBLE_DEVICES": "3",
-        "OMP_NUM_THREADS": "2",
-        "GOOGLE_CLOUD_PROJECT": "p",
-        "AZURE_STORAGE_ACCOUNT": "a",
-    }
+    environment = {"NCCL_DEBUG": "INFO", "WANDB_API_KEY": "x", "PATH": "/bin", "HOME": "/root", "OMP_NUM_THREADS": "2"}
+    environment |= {"CUDA_VISIBLE_DEVICES": "3", "GOOGLE_CLOUD_PROJECT": "p", "AZURE_STORAGE_ACCOUNT": "a"}
     sent = {"NCCL_DEBUG", "WANDB_API_KEY", "OMP_NUM_THREADS", "GOOGLE_CLOUD_PROJECT", "AZURE_STORAGE_ACCOUNT"}
     assert variables_to_send(environment).keys() == sent
 

@@ -137,8 +137,7 @@ def test_shares_may_be_all_or_nothing(mask, random):
     maker = masker(mask_token_share=mask, random_token_share=random)
     masks, hidden, _ = masked(maker, ids, starts, np.arange(50))
     now = hidden[masks.positions]
-    assert (now == MASK).all() == (mask == 1)
-    assert (now >= 5).all() == (mask == 0)
+    assert ((now == MASK).all(), (now >= 5).all()) == (mask == 1, mask == 0)
     assert (now == masks.labels).all() == (mask == random == 0)
 
 
@@ -249,5 +248,4 @@ def test_no_random_number_decides_two_things(monkeypatch):
     monkeypatch.setattr(masking, "counter_rng", SimpleNamespace(**draws))
     masked(maker, *sequences([LONGEST]), np.arange(1))
     _, *places = used  # first the sample's key
-    assert len(places) == 4
-    assert sum(map(len, places)) == len(set().union(*places))
+    assert (len(places), sum(map(len, places))) == (4, len(set().union(*places)))

@@ -113,7 +113,7 @@ def test_on_a_gpu_a_copy_runs_beside_the_computation_and_arrives_whole():
         busy = busy @ busy * 1e-4
     copied, running = copy(given), torch.cuda.Event()
     running.record()
-    copied.arrived.synchronize()  # type: ignore[union-attr]
+    copied.arrived.synchronize()
     assert not running.query()  # the products are still being computed
     for name, tensor in copied.ready().tensors().items():
         assert tensor.device == device

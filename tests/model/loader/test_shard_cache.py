@@ -58,13 +58,13 @@ class Place:
     def local(self, **more):
         """The loader of the files on disk."""
         data = self.data([str(folder) for folder in self.whole], **more)
-        return Loader(data, OBJECTIVE, TOKENIZER, 3, "train")  # type: ignore[arg-type]
+        return Loader(data, OBJECTIVE, TOKENIZER, 3, "train")
 
     def cached(self, size, **more):
         """The loader of the bucket."""
         data = self.data(list(self.addresses), cache=str(self.top / "cache"), cache_size=size, **more)
         cache = CachedShards(data, self.addresses)
-        return Loader(data, OBJECTIVE, TOKENIZER, 3, "train", cache), cache  # type: ignore[arg-type]
+        return Loader(data, OBJECTIVE, TOKENIZER, 3, "train", cache), cache
 
     def data(self, folders, **more):
         return DataConfig(dir=folders[0], more=folders[1:], vocab="v", window_rows=WINDOW, **more)
@@ -95,7 +95,7 @@ def ending(place):
     begin(loader, cache, 0, sum(ROWS))
     with closing(loader.source):
         yield loader
-    cache._lock.close()  # type: ignore[union-attr]
+    cache._lock.close()
 
 
 def batches(loader, start, stop, rank=0, world=1):
@@ -165,7 +165,7 @@ def test_a_training_resumes_where_it_was_with_what_is_there(place, store):
                 for mine, theirs in zip(batches(loader, start, last, rank, world), local, strict=True):
                     assert same(mine, theirs)
             assert loader.source.failure is None
-        cache._lock.close()  # type: ignore[union-attr]  # as if the process had ended
+        cache._lock.close()  # as if the process had ended
     # All shards were there: each was compared, none fetched.
     assert not [path for method, path in store.requests if method == "GET" and "train-" in path]
 
@@ -189,7 +189,7 @@ def test_a_rank_that_is_ahead_opens_no_file_of_an_earlier_start(place):
         assert_first_epoch(loader, place)
     for path in (place.top / "cache").rglob("*.arrow"):
         path.write_bytes(bytes(path.stat().st_size))
-    seen: list[Path] = []
+    seen = []
 
     def gather(value):
         if isinstance(value, str):  # the folder: from now on, other ranks open what is there
@@ -206,7 +206,7 @@ def test_a_rank_that_is_ahead_opens_no_file_of_an_earlier_start(place):
 def test_ranks_of_a_node_fetch_each_shard_once(place, store, smallest):
     stop, world = 2 * sum(ROWS), 3
     meeting, values = threading.Barrier(world), list[Any]([None] * world)
-    found: list[list[Any]] = [[] for _ in range(world)]
+    found = [[] for _ in range(world)]
 
     def work(rank):
         def gather(value):
@@ -247,7 +247,7 @@ def test_a_store_that_stays_away_asks_for_a_restart_while_there_is_data_to_train
     monkeypatch.setenv("BERT_STORE_TIMEOUT", "1")
     loader, cache = place.cached(None)
     last = next(iter(loader.spans(0)))
-    known: set[str] = {cache._shards[number].path.name for number in last.shards.tolist()}
+    known = {cache._shards[number].path.name for number in last.shards.tolist()}
     store.fault = lambda method, path, number: (
         503 if "train-" in path and unquote(path).partition("?")[0].rpartition("/")[2] not in known else None
     )

@@ -20,10 +20,9 @@ from tests.support import forked
 def test_only_matrices_decay():
     module = nn.Sequential(nn.Linear(3, 4), nn.LayerNorm(4), nn.Embedding(5, 4))
     matrices, vectors = parameter_groups(module, 0.01)
-    assert matrices["weight_decay"] == 0.01
-    assert vectors["weight_decay"] == 0.0
-    assert [p.dim() for p in matrices["params"]] == [2, 2]  # type: ignore[attr-defined]
-    assert [p.dim() for p in vectors["params"]] == [1, 1, 1]  # type: ignore[attr-defined]
+    assert (matrices["weight_decay"], vectors["weight_decay"]) == (0.01, 0.0)
+    assert [p.dim() for p in matrices["params"]] == [2, 2]
+    assert [p.dim() for p in vectors["params"]] == [1, 1, 1]
 
 
 def learn(module, config, gradients):
@@ -56,7 +55,7 @@ def lamb_reference(weights, gradients, config):
 def test_lamb_is_the_published_algorithm():
     draws = torch.Generator().manual_seed(0)
     module = nn.Sequential(nn.Linear(3, 4), nn.LayerNorm(4), nn.Embedding(5, 4))
-    nn.init.zeros_(module[2].weight)  # type: ignore[arg-type]
+    nn.init.zeros_(module[2].weight)
     config = OptimizerConfig(name="lamb", learning_rate=0.1, weight_decay=0.05)
     weights = [p.detach().clone() for p in module.parameters()]
     gradients = [[torch.randn(w.shape, generator=draws) for w in weights] for _ in range(6)]
@@ -145,7 +144,7 @@ def test_matrices_of_all_shapes_are_orthogonalised_as_published(shape, smallest)
 class RoundedFactors(TorchDispatchMode):
     """Compute products of fp32 with the factors' 10 bits after the point of TF32, as a GPU does."""
 
-    def __torch_dispatch__(self, function, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
         if function.name() in ("aten::bmm", "aten::baddbmm"):
             args = (*args[:-2], *map(self.rounded, args[-2:]))
         return function(*args, **(kwargs or {}))
@@ -196,13 +195,8 @@ def test_bf16_costs_an_update_less_than_as_published(shape, decay):
 
 def test_muon_is_the_published_algorithm_and_adamw_for_the_rest():
     draws = torch.Generator().manual_seed(0)
-    module = nn.ModuleDict(
-        {
-            "words": nn.Embedding(9, 4),
-            "layers": nn.Sequential(nn.Linear(4, 7), nn.Linear(7, 4)),
-            "dense": nn.Linear(4, 4),
-        }
-    )
+    layers = nn.Sequential(nn.Linear(4, 7), nn.Linear(7, 4))
+    module = nn.ModuleDict({"words": nn.Embedding(9, 4), "layers": layers, "dense": nn.Linear(4, 4)})
     config = OptimizerConfig(name="muon", learning_rate=0.1, weight_decay=0.05, adam_share=0.5, epsilon=1e-10)
     other = copy.deepcopy(module)
     weights = {name: p.detach().clone() for name, p in module.named_parameters()}

@@ -44,16 +44,12 @@ RUNS = SAME | LAMB | OTHER | COMPILED
 
 @pytest.fixture(scope="module")
 def runs(work, tmp_path_factory):
-    folder: Path = tmp_path_factory.mktemp("choices")
+    folder = tmp_path_factory.mktemp("choices")
     wordpiece = WordPiece.load(work / "vocab")
     write_prepared(work / "prepare-sop", wordpiece, pairs="sop")
     write_prepared(work / "prepare-more", wordpiece, seed=1)
-    train_many(
-        [
-            (processes, [f"workdir={work}", f"out={folder / name}", *SMALL, *settings])
-            for name, (processes, settings) in RUNS.items()
-        ]
-    )
+    common = [f"workdir={work}", *SMALL]
+    train_many([(processes, [f"out={folder / name}", *common, *more]) for name, (processes, more) in RUNS.items()])
     return folder
 
 

@@ -27,7 +27,7 @@ def batches(folder):
     options = SimpleNamespace(
         folder=folder, batch=16, batches=2, length=128, size="tiny", dropout=0.0, attention="auto"
     )
-    return config, read(options)  # type: ignore[arg-type]
+    return config, read(options)
 
 
 @pytest.mark.slow

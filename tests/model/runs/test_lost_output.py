@@ -11,7 +11,8 @@ import pytest
 from pipeline.errors import Exit
 from pipeline.records.manifest import Manifest
 from tests.model.conftest import SMALL, losses
-from tests.model.test_train import start, wait_for
+from tests.model.test_train import start
+from tests.support.waiting import wait_for
 
 pytestmark = [pytest.mark.timeout(900), pytest.mark.slow]
 
@@ -33,13 +34,13 @@ def test_a_hang_up_saves_unless_nohup_ignores_it(root, work, tmp_path, ignored):
         process = start(root, work, out, "steps=100", "save_every=1000")
     finally:
         signal.signal(signal.SIGHUP, before)
-    wait_for(lambda: len(losses(out)) >= 5, 300)
+    wait_for(lambda: len(losses(out)) >= 5)
     os.kill(process.pid, signal.SIGHUP)  # a closed terminal tells all of the group
     for line in Path("/proc").glob("[0-9]*/cmdline"):
         words = line.read_bytes() if line.exists() else b""
         if f"out={out}".encode() in words and b"--local_rank" in words:
             os.kill(int(line.parent.name), signal.SIGHUP)
-    wait_for(lambda: bool(list(out.glob("checkpoints/*/step-*"))), 300)
+    wait_for(lambda: bool(list(out.glob("checkpoints/*/step-*"))))
     process.wait(300)
-    wait_for(lambda: (out / "manifest.json").exists() or not ignored, 300)
+    wait_for(lambda: (out / "manifest.json").exists() or not ignored)
     assert (Manifest.read(out) is not None) == ignored

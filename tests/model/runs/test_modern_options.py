@@ -1,7 +1,6 @@
 """Muon, averaged weights, a schedule of masks: the same at every ZeRO stage and on a resume."""
 
 import re
-import shlex
 import shutil
 
 import pytest
@@ -28,15 +27,10 @@ from tests.support.refusals import refused
 pytestmark = pytest.mark.slow
 
 STEPS, DECAY = 12, 0.8
-MUON = (
-    *shlex.split("model=modern-tiny model.local_window=8 objective=modern"),
-    *SMALL[1:],
-    *shlex.split(
-        f"steps={STEPS} objective.mask_share=[0.5,0.1] optimizer=muon optimizer.learning_rate=5e-2 "
-        "optimizer.adam_share=0.2 optimizer.weight_decay=0 schedule=constant schedule.warmup_share=0 clip=null "
-        f"ema={DECAY} keep=99"
-    ),
-)
+LEARN = "objective.mask_share=[0.5,0.1] optimizer=muon optimizer.learning_rate=5e-2 optimizer.adam_share=0.2"
+LEARN += " optimizer.weight_decay=0 schedule=constant schedule.warmup_share=0 clip=null keep=99"
+MODERN = ["model=modern-tiny", "model.local_window=8", "objective=modern"]
+MUON = (*MODERN, *SMALL[1:], *LEARN.split(), f"steps={STEPS}", f"ema={DECAY}")
 RUNS = ("2-1", "0-2", "1-2", "2-2", "3-2", "cut")
 
 
@@ -140,13 +134,8 @@ def test_the_average_is_converted(runs, work, tmp_path):
     """`convert ema=true` writes it, and compares its logits with those of transformers."""
     shutil.copytree(work / "vocab", tmp_path / "vocab")
     finished.manifest("vocab").write(tmp_path / "vocab")
-    config = ConvertConfig(
-        workdir=str(tmp_path),
-        out=str(tmp_path / "convert"),
-        train=str(runs / "0-1"),
-        vocab=str(tmp_path / "vocab"),
-        ema=True,
-    )
+    folders = {"train": str(runs / "0-1"), "vocab": str(tmp_path / "vocab"), "out": str(tmp_path / "convert")}
+    config = ConvertConfig(workdir=str(tmp_path), ema=True, **folders)
     stage.run("convert", config, convert.make)
     found = bert_format.load(config.out)[1]
     for name, tensor in initial_weights.read(runs / "0-1", ema=True).state.items():

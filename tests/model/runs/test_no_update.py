@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -12,7 +11,8 @@ from model.huggingface import bert_format
 from model.training import initial_weights
 from pipeline.records import checkpoint_folder
 from pipeline.records.manifest import Manifest
-from tests.model.conftest import SMALL, rows, train_many
+from tests.model.conftest import SMALL, losses, rows, train_many
+from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.slow
 
@@ -71,16 +71,31 @@ def test_a_rate_that_makes_every_later_loss_infinite_is_no_success(work, tmp_pat
 
 def test_a_signal_before_the_first_good_update_asks_for_a_restart(root, work, tmp_path, overflowing):
     words = [f"workdir={work}", f"out={tmp_path}", *SMALL, f"start={overflowing}"]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "model.train", *words, "steps=100000", "bad_steps=100000"],
-        cwd=root,
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
-        stdout=subprocess.DEVNULL,
-    )
-    until = time.monotonic() + 120
-    while not rows(tmp_path):
-        assert time.monotonic() < until
-        time.sleep(0.05)
+    words = [sys.executable, "-m", "model.train", *words, "steps=100000", "bad_steps=100000"]
+    process = subprocess.Popen(words, cwd=root, env=os.environ | {"OMP_NUM_THREADS": "1"}, stdout=subprocess.DEVNULL)
+    wait_for(lambda: rows(tmp_path), by=process)
     process.send_signal(signal.SIGTERM)
-    assert process.wait(60) == 75
-    assert checkpoint_folder.locate(tmp_path)[1].updates == 0
+    assert (process.wait(60), checkpoint_folder.locate(tmp_path)[1].updates) == (75, 0)
+
+
+# A rank without a sample computes what the others do: its curve is that of one rank.
+
+
+FEW = ("batch_size=3", "micro_batch=1", "steps=4")
+KINDS = {  # settings, and how far the curves may be apart
+    "few": (FEW, 1e-4),
+    "growing": (("batch_size=6", "schedule.first_batch=1", "schedule.batch_share=1"), 1e-4),
+    "recompute": ((*FEW, "compute=recompute"), 1e-4),
+    "tokens": ((*FEW, "objective=mlm"), 1e-4),
+    "modern": ((*FEW, "model=modern-tiny", "model.layers=4", "objective=modern"), 1e-4),
+    "bf16": ((*FEW, "precision=bf16"), 0.02),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_rank_without_a_sample_trains_as_one_rank_does(work, tmp_path, kind):
+    words, apart = KINDS[kind]
+    settings = [f"workdir={work}", *SMALL, "steps=4", "evaluate_samples=1", *words]
+    places = {1: ("deepspeed=zero1", f"out={tmp_path / 'one'}"), 2: ("deepspeed=zero3", f"out={tmp_path / 'two'}")}
+    train_many([(processes, [*settings, *more]) for processes, more in places.items()])
+    assert losses(tmp_path / "two") == pytest.approx(losses(tmp_path / "one"), abs=apart)

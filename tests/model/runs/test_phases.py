@@ -44,8 +44,7 @@ def runs(work, tmp_path_factory):
 
 def test_the_rate_goes_on_where_the_first_phase_ended(runs):
     rates = [row["learning_rate"] for name in ("first", "state") for row in rows(runs[name])]
-    assert len(rates) == 20
-    assert rates[1] == 1e-2
+    assert (len(rates), rates[1]) == (20, 1e-2)
     falls = [early - late for early, late in pairwise(rates[2:])]
     assert falls == pytest.approx([1e-2 / 18] * 17)
 

@@ -69,24 +69,11 @@ def train_on_nodes(root, node, disks, overrides):
     for number, disk in enumerate(disks):
         inner = shlex.join([sys.executable, "model/train.py", *overrides])
         mounted = f"mount --bind {disk} {node} && exec {inner}"
-        variables = {
-            "RANK": str(number),
-            "LOCAL_RANK": "0",
-            "WORLD_SIZE": str(len(disks)),
-            "MASTER_ADDR": "127.0.0.1",
-            "MASTER_PORT": str(port),
-            "DS_ACCELERATOR": "cpu",
-        }
-        ranks.append(
-            subprocess.Popen(
-                ["unshare", "--mount", "sh", "-c", mounted],
-                cwd=root,
-                text=True,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                env=os.environ | variables,
-            )
-        )
+        variables = {"RANK": str(number), "LOCAL_RANK": "0", "WORLD_SIZE": str(len(disks)), "DS_ACCELERATOR": "cpu"}
+        variables |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+        words = ["unshare", "--mount", "sh", "-c", mounted]
+        ranks.append(subprocess.Popen(words, cwd=root, env=os.environ | variables, **pipes))
     said = [process.communicate()[0] for process in ranks]
     assert [process.returncode for process in ranks] == [0] * len(ranks), said
     return said[0]
@@ -129,12 +116,8 @@ def prepared(folder, wordpiece):
     write_split(folder, wordpiece, "validation", 40, 9)
     shards = [shard for split in ("train", "validation") for shard in open_folder(folder, split)]
     counted = {s.path.name: {"rows": s.rows, "tokens": s.tokens, "words": s.tokens} for s in shards}
-    finished.manifest(
-        "prepare",
-        fingerprint="c" * 64,
-        files=file_checksums(folder, {}),
-        figures={"sequence_length": 32, "shards": counted},
-    ).write(folder)
+    figures = {"sequence_length": 32, "shards": counted}
+    finished.manifest("prepare", fingerprint="c" * 64, files=file_checksums(folder, {}), figures=figures).write(folder)
 
 
 def test_a_training_through_a_cache_is_that_of_local_shards(work, bucket, store, tmp_path, monkeypatch):

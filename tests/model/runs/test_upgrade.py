@@ -4,13 +4,13 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 
 from model.tracking.metrics_file import read_metrics
 from pipeline.errors import Exit
 from tests.model.conftest import SMALL
+from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.slow
 
@@ -40,11 +40,7 @@ def saved(out):
 
 def interrupted_after(step, process, out, log):
     """Interrupt a training once it has saved beyond `step`; the step that it saved then."""
-    until = time.monotonic() + 120
-    while saved(out) <= step:
-        assert process.poll() is None, log.read_text()
-        assert time.monotonic() < until
-        time.sleep(0.02)
+    wait_for(lambda: saved(out) > step or process.poll() is not None)
     process.send_signal(signal.SIGTERM)
     assert process.wait() == Exit.RESTART, log.read_text()
     return saved(out)
@@ -59,5 +55,4 @@ def test_a_new_option_does_not_begin_a_training_again(release, work, tmp_path):
     schema.write_text(text.replace(line, f"{line}\n    brand_new: float = 0.5  # of a new release"))
     second = interrupted_after(first, start(release, work, out, log), out, log)
     steps = [row["step"] for row in read_metrics(out) if "loss" in row]
-    assert steps == list(range(1, second + 1))
-    assert len(list((out / "checkpoints").iterdir())) == 1
+    assert (steps, len(list((out / "checkpoints").iterdir()))) == (list(range(1, second + 1)), 1)

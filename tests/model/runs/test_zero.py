@@ -18,21 +18,13 @@ RATES = {"adamw": "1e-2", "lamb": "2e-2"}
 STAGES = (0, 1, 2, 3)
 RUNS = {(0, 1), *((stage, 2) for stage in STAGES)}  # (stage, processes)
 
-held_out: dict[tuple[str, int, int], dict[str, float]] = {}  # the last held-out figures, likewise
-outs: dict[tuple[str, int, int], Path] = {}  # and the folders
+held_out = {}  # the last held-out figures, likewise
+outs = {}  # and the folders
 
 
 def settings(work, out, optimizer, stage, *more):
-    return [
-        f"workdir={work}",
-        f"out={out}",
-        *SMALL,
-        "steps=40",
-        f"optimizer={optimizer}",
-        f"optimizer.learning_rate={RATES[optimizer]}",
-        f"deepspeed=zero{stage}",
-        *more,
-    ]
+    learn = [f"optimizer={optimizer}", f"optimizer.learning_rate={RATES[optimizer]}", f"deepspeed=zero{stage}"]
+    return [f"workdir={work}", f"out={out}", *SMALL, "steps=40", *learn, *more]
 
 
 @pytest.fixture(scope="module")
@@ -51,8 +43,7 @@ def curves(work, tmp_path_factory):
 @pytest.mark.parametrize("stage", STAGES)
 def test_every_stage_on_two_processes_gives_the_curve_of_one(curves, optimizer, stage):
     one = curves[optimizer, 0, 1]
-    assert len(one) == 40
-    assert curves[optimizer, stage, 2] == pytest.approx(one, abs=1e-4)
+    assert (len(one), curves[optimizer, stage, 2]) == (40, pytest.approx(one, abs=1e-4))
     assert held_out[optimizer, stage, 2] == pytest.approx(held_out[optimizer, 0, 1], abs=1e-4)
 
 

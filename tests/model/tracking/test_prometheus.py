@@ -11,7 +11,6 @@ import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
 
 import kubeflow_trainer_api.models as kubeflow
 import pytest
@@ -40,16 +39,9 @@ def prometheus(tmp_path):
         "scrape_configs": [{"job_name": "train", "static_configs": [{"targets": [f"127.0.0.1:{scraped}"]}]}],
     }
     (tmp_path / "prometheus.yml").write_text(json.dumps(settings))
-    process = subprocess.Popen(
-        [
-            program,
-            f"--config.file={tmp_path}/prometheus.yml",
-            f"--storage.tsdb.path={tmp_path}/db",
-            f"--web.listen-address=127.0.0.1:{own}",
-            "--log.level=error",
-        ],
-        stdin=subprocess.DEVNULL,
-    )
+    places = [f"--config.file={tmp_path}/prometheus.yml", f"--storage.tsdb.path={tmp_path}/db", "--log.level=error"]
+    words = [program, *places, f"--web.listen-address=127.0.0.1:{own}"]
+    process = subprocess.Popen(words, stdin=subprocess.DEVNULL)
     yield f"http://127.0.0.1:{own}", scraped
     process.kill()
     process.wait()
@@ -61,33 +53,22 @@ def query(address, expression):
         answer = requests.get(f"{address}/api/v1/query", {"query": expression}, timeout=30)
     except requests.ConnectionError:
         return []
-    found: list[dict[str, Any]] = answer.json().get("data", {}).get("result", [])
+    found = answer.json().get("data", {}).get("result", [])
     return found
 
 
 @pytest.mark.slow
 def test_prometheus_finds_what_alerts_and_board_ask_for(root, work, tmp_path, prometheus):
     address, port = prometheus
-    settings = [
-        *SMALL,
-        f"workdir={work}",
-        f"out={tmp_path}/train",
-        f"tracking.prometheus_port={port}",
-        "steps=100000",
-        "save_every=20",
-        "evaluate_every=20",
-    ]
-    training = subprocess.Popen(
-        [sys.executable, "model/train.py", *settings],
-        cwd=root,
-        stdout=subprocess.DEVNULL,
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
-    )
+    settings = [*SMALL, f"workdir={work}", f"out={tmp_path}/train", f"tracking.prometheus_port={port}", "steps=100000"]
+    settings += ["save_every=20", "evaluate_every=20"]
+    words, env = [sys.executable, "model/train.py", *settings], os.environ | {"OMP_NUM_THREADS": "1"}
+    training = subprocess.Popen(words, cwd=root, stdout=subprocess.DEVNULL, env=env)
     asked = {
         name for path in ("alerts.yaml", "board.json") for name in ASKED.findall((root / MONITORING / path).read_text())
     }
     assert {"bert_train_loss", "bert_train_last_checkpoint_time_seconds"} < asked
-    found: set[str] = set()
+    found = set()
     try:
         until = time.monotonic() + 240
         while not asked <= found:
@@ -110,7 +91,7 @@ class Server(ThreadingHTTPServer):
 
     def __init__(self, folder):
         super().__init__(("127.0.0.1", 0), Handler)
-        self.asked: list[tuple[str, str, dict[str, Any]]] = []
+        self.asked = []
         self.authority, key = certify(folder, "127.0.0.1")
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(self.authority, key)
@@ -173,8 +154,7 @@ def test_the_newest_progress_arrives(server, tmp_path):
 def test_a_server_that_refuses_is_one_warning(server, tmp_path, monkeypatch, capsys):
     monkeypatch.delenv(TRAINER_AUTHORITY)  # its certificate is nobody's then
     train(tmp_path)
-    assert server.asked == []
-    assert capsys.readouterr().out.count("warning: ") == 1
+    assert (server.asked, capsys.readouterr().out.count("warning: ")) == ([], 1)
 
 
 def test_a_training_elsewhere_starts_nothing(tmp_path, monkeypatch):

@@ -6,11 +6,8 @@ import os
 import pty
 import re
 import shutil
-import subprocess
-import sys
 import termios
 from pathlib import Path
-from typing import Any
 
 import pytest
 import wandb
@@ -63,15 +60,14 @@ def test_weights_and_biases_holds_what_was_logged(logged):
     assert [row["_step"] for row in rows] == [1, 2, 3, 4, 5, 6], "the newest folder has all of them"
     assert all(row["train/loss"] == 8 / row["_step"] for row in rows)
     last = [row for row in history(logged) if "validation/masked_lm_accuracy" in row][-1]
-    assert last["validation/masked_lm_accuracy"] == 0.25
-    assert last["_step"] == 6
+    assert (last["validation/masked_lm_accuracy"], last["_step"]) == (0.25, 6)
 
 
-def test_a_resumed_run_keeps_its_id_and_its_settings(logged):
+def test_a_resumed_run_keeps_its_id_and_its_settings_and_is_one_job_of_its_group(logged):
     runs = of(logged, "run")
     assert len({run.run_id for run in runs}) == 1
-    settings = {item.key: json.loads(item.value_json) for item in runs[0].config.update}
-    assert settings["seed"] == 7
+    assert {(run.run_group, run.job_type) for run in runs} == {(logged.parent.name, "train")}
+    assert {item.key: json.loads(item.value_json) for item in runs[0].config.update}["seed"] == 7
 
 
 @pytest.mark.parametrize("renames", range(5))
@@ -98,8 +94,7 @@ def test_curves_stay_apart_when_a_start_is_killed(tmp_path, monkeypatch, renames
         patched.setattr(Path, "replace", killed)
         with contextlib.suppress(KeyboardInterrupt):
             swap_metrics_files(tmp_path, one)
-    assert start(one) == "1"
-    assert start(other) == "2"
+    assert (start(one), start(other)) == ("1", "2")
 
 
 def test_a_training_with_other_settings_has_a_curve_of_its_own(tmp_path, monkeypatch):
@@ -130,28 +125,17 @@ def test_what_starts_again_at_step_0_is_a_run_of_its_own(out):
     assert before != (out / RUN_ID).read_text()
 
 
-def test_a_training_is_one_job_of_the_runs_group(logged):
-    runs = of(logged, "run")
-    assert {(run.run_group, run.job_type) for run in runs} == {(logged.parent.name, "train")}
-
-
 def synchronised(out):
     """What W&B's own reader of offline files sends to its service: a run's name, itself, and its rows by step."""
     server = WandbServer()
+    variables = environment(out, WANDB_BASE_URL=server.url, WANDB_API_KEY=KEY)
     try:
-        done = subprocess.run(
-            [Path(sys.executable).with_name("wandb"), "sync", *out.glob("wandb/offline-run-*")],
-            cwd=out,
-            capture_output=True,
-            text=True,
-            check=False,
-            env=environment(out, WANDB_BASE_URL=server.url, WANDB_API_KEY=KEY),
-        )
+        done = forked.fresh("-m", "wandb", "sync", *out.glob("wandb/offline-run-*"), cwd=out, env=variables)
     finally:
         server.stop()
     assert done.returncode == 0, done.stderr
     ((name, run),) = server.runs.items()
-    logged: dict[int, dict[str, Any]] = {}
+    logged = {}
     for row in server.history(name):
         logged.setdefault(row["_step"], {}).update({key: value for key, value in row.items() if "/" in key})
     return name, run, logged
@@ -192,12 +176,11 @@ def test_after_kills_and_resumes_w_and_bs_own_reader_finds_each_row_of_ours(tmp_
     for start, last in ((0, 240), (200, 250), (200, 450)):
         done = forked.fresh("-c", HEAD + LOST, tmp_path, start, last, 450, env=environment(tmp_path))
         assert done.returncode == (0 if last == 450 else -9)
-    ours: dict[int, dict[str, Any]] = {}
+    ours = {}
     for row in read_metrics(tmp_path):
         kind, step = row.pop("kind"), row.pop("step")
         ours.setdefault(step, {}).update({f"{kind}/{key}": value for key, value in row.items()})
-    assert list(ours) == list(range(1, 451))
-    assert synchronised(tmp_path)[2] == ours
+    assert (list(ours), synchronised(tmp_path)[2]) == (list(range(1, 451)), ours)
 
 
 def test_an_alert_reaches_weights_and_biases(tmp_path):
@@ -208,15 +191,10 @@ def test_an_alert_reaches_weights_and_biases(tmp_path):
     assert [(one.title, one.text) for one in of(tmp_path, "alert")] == [("Training diverged", "after step 7")]
 
 
-def test_own_rows_are_not_written_twice_after_a_resume(logged):
-    rows = [row for row in read_metrics(logged) if row["kind"] == "train"]
-    assert [row["step"] for row in rows] == [1, 2, 3, 4, 5, 6]
-
-
-def test_the_last_evaluation_is_not_written_twice_after_a_kill(out):
+def test_own_rows_are_not_written_twice_after_a_resume_or_a_kill(out):
+    assert [row["step"] for row in read_metrics(out) if row["kind"] == "train"] == [1, 2, 3, 4, 5, 6]
     run(out, 6, [])
-    rows = [row["step"] for row in read_metrics(out) if row["kind"] == "validation"]
-    assert rows == [6]
+    assert [row["step"] for row in read_metrics(out) if row["kind"] == "validation"] == [6]
 
 
 def test_training_goes_on_without_weights_and_biases(tmp_path, monkeypatch, capsys):
@@ -247,8 +225,7 @@ tracker.close()
 def test_the_end_of_its_service_costs_training_nothing(tmp_path, more):
     done = forked.fresh("-c", HEAD + BEREFT, tmp_path, more)
     assert done.returncode == 0, done.stderr
-    assert done.stderr == ""
-    assert done.stdout.count("warning: ") == 1
+    assert (done.stderr, done.stdout.count("warning: ")) == ("", 1)
     assert len(read_metrics(tmp_path)) == 1 + more
 
 
@@ -282,13 +259,11 @@ def home(tmp_path, monkeypatch):
 
 
 def test_the_key_that_wandb_stores_is_seen(home, monkeypatch):
-    assert not has_key()
-    wbauth.write_netrc_auth(host=wandb.Settings().base_url, api_key="0" * 40)
-    assert has_key()
-    monkeypatch.setenv("WANDB_BASE_URL", "https://wandb.example.org")
-    assert not has_key()
-    wbauth.write_netrc_auth(host="https://wandb.example.org", api_key="0" * 40)
-    assert has_key()
+    for address in (wandb.Settings().base_url, "https://wandb.example.org"):
+        monkeypatch.setenv("WANDB_BASE_URL", address)
+        assert not has_key()
+        wbauth.write_netrc_auth(host=address, api_key="0" * 40)
+        assert has_key()
 
 
 def test_a_key_of_an_earlier_login_is_seen_wherever_it_is_stored(home, monkeypatch):
@@ -333,26 +308,16 @@ def test_a_narrow_terminal_shows_the_bar_and_the_time_that_is_left(tmp_path):
     assert any(re.match(r"train ━{8}.{8}  50% 300 of 600 steps, .*loss 4.000, acc", line) for line in lines), lines
 
 
-@pytest.mark.parametrize(
-    ("variables", "mode"),
-    [
-        ({}, "online"),
-        ({"WANDB_MODE": "offline"}, "offline"),
-        ({"WANDB_MODE": "dryrun"}, "offline"),
-        ({"WANDB_MODE": "disabled"}, "disabled"),
-        ({"WANDB_MODE": "online"}, "online"),
-        ({"WANDB_DISABLED": "true"}, "disabled"),
-        ({"WANDB_DISABLED": "1", "WANDB_MODE": "online"}, "disabled"),
-        ({"WANDB_DISABLED": "false"}, "online"),
-    ],
-)
+MODES = {"": "online", "MODE=offline": "offline", "MODE=dryrun": "offline", "MODE=disabled": "disabled"}
+MODES |= {"MODE=online": "online", "DISABLED=true": "disabled", "DISABLED=false": "online"}
+
+
+@pytest.mark.parametrize(("variables", "mode"), [*MODES.items(), ("DISABLED=1 MODE=online", "disabled")])
 def test_with_a_key_the_variables_of_wandb_say_whether_it_is_sent(home, monkeypatch, variables, mode):
     monkeypatch.setenv("WANDB_API_KEY", "0" * 40)
-    for name, value in variables.items():
-        monkeypatch.setenv(name, value)
-    assert mode_of("auto") == mode
-    assert mode_of("online") == "online"  # what is typed wins
-    assert mode_of("offline") == "offline"
+    for name, value in (word.split("=") for word in variables.split()):
+        monkeypatch.setenv(f"WANDB_{name}", value)
+    assert [mode_of(typed) for typed in ("auto", "online", "offline")] == [mode, "online", "offline"], "typed wins"
 
 
 @pytest.mark.parametrize("value", ["", "off", "OFFLINE"])
@@ -411,3 +376,49 @@ def test_a_damaged_name_is_as_none(tmp_path, name):
     run(tmp_path, 1, [2])
     wandb.teardown()
     assert [row["step"] for row in read_metrics(tmp_path) if row["kind"] == "train"] == [1, 2]
+
+
+# With a key, W&B's service gets what training logs; a resumed training continues its run.
+
+
+TRAIN = """
+out, start, steps = Path(sys.argv[1]), int(sys.argv[2]), list(map(int, sys.argv[3:]))
+tracker = Tracker(TrackingConfig(name="wandb", mode="online"), out, 0, start, 10, {"seed": 7})
+for step in steps:
+    tracker.log_metrics("train", step, {"loss": 8 / step})
+tracker.alert("Training stopped", f"after step {steps[-1]}")
+tracker.close()
+"""
+
+
+@pytest.fixture
+def server():
+    """W&B's interface on loopback."""
+    made = WandbServer()
+    yield made
+    made.stop()
+
+
+def train(server, out, start, *steps):
+    """Log some steps in a process of their own, as one start of a training does."""
+    online = environment(out, WANDB_BASE_URL=server.url, WANDB_API_KEY=KEY)
+    done = forked.fresh("-c", HEAD + TRAIN, out, start, *steps, env=online)
+    assert done.returncode == 0, done.stderr
+    assert "warning" not in done.stdout
+
+
+@pytest.mark.slow
+def test_a_resumed_training_continues_its_run(tmp_path, server):
+    out = tmp_path / "wiki" / "train"
+    out.mkdir(parents=True)
+    train(server, out, 0, 1, 2, 3, 4)
+    train(server, out, 3, 4, 5, 6)  # saved at step 3, killed after step 4
+    ((name, run),) = server.runs.items()
+    assert name == (out / RUN_ID).read_text()
+    assert (run["groupName"], run["jobType"]) == ("wiki", "train")
+    assert json.loads(run["config"])["seed"]["value"] == 7
+    rows = [(row["_step"], row["train/loss"]) for row in server.history(name)]
+    assert rows == [(step, 8 / step) for step in range(1, 7)], "each step once"
+    assert server.summary(name)["train/loss"] == 8 / 6
+    alerts = [one["text"] for one in server.asked_for("NotifyScriptableRunAlert")]
+    assert alerts == ["after step 4", "after step 6"]

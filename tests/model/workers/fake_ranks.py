@@ -40,16 +40,9 @@ def looked_at(stage: int, rank: int) -> dict[str, Any]:
     dist.init_process_group("fake", store=FakeStore(), rank=rank, world_size=WORLD)
     deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False  # it would be compiled
     deepspeed.init_distributed(verbose=False)
-    config = TrainConfig(
-        out="out",
-        precision="bf16",
-        batch_size=BATCH,
-        micro_batch=MICRO_BATCH,
-        threads=1,
-        clip=None,
-        optimizer=OptimizerConfig(name="lamb"),
-        deepspeed={"zero_optimization": {"stage": stage}, **FP32},
-    )
+    typed = {"zero_optimization": {"stage": stage}, **FP32}
+    lamb = {"optimizer": OptimizerConfig(name="lamb"), "deepspeed": typed, "precision": "bf16", "clip": None}
+    config = TrainConfig(out="out", batch_size=BATCH, micro_batch=MICRO_BATCH, threads=1, **lamb)
     torch.manual_seed(0)
     module = build_model(SIZE)
     weights = {name: p.detach().bfloat16().float() for name, p in module.named_parameters()}

@@ -22,15 +22,8 @@ MIXED = {"round_robin_gradients": True}
 
 
 def engine_after_a_step(zero: dict[str, Any], precision: str, world: World) -> Any:
-    config = TrainConfig(
-        out="out",
-        precision=precision,
-        batch_size=world.size,
-        micro_batch=1,
-        threads=1,
-        optimizer=OptimizerConfig(name="adamw"),
-        deepspeed={"zero_optimization": zero},
-    )
+    adam = {"optimizer": OptimizerConfig(name="adamw"), "deepspeed": {"zero_optimization": zero}}
+    config = TrainConfig(out="out", precision=precision, batch_size=world.size, micro_batch=1, threads=1, **adam)
     torch.manual_seed(0)
     engine = engines.Engine(build_model(small()), config, world)
     given = ragged([20, 31])

@@ -14,14 +14,14 @@ import socket
 import subprocess
 import sys
 import tarfile
-import time
 import urllib.parse
 import urllib.request
-from collections.abc import Callable
 from pathlib import Path
 
 import psutil
 import pytest
+
+from tests.support.waiting import listens, wait_for
 
 CACHE = Path(os.environ.get("ENGINES", "~/.cache/bert-pipeline/engines")).expanduser()
 BEAM = "2.62.0"  # of the job servers
@@ -114,23 +114,6 @@ def free_ports(count: int) -> list[int]:
     return ports
 
 
-def wait_for(what: str, true: Callable[[], object], seconds: float = 600) -> None:
-    """Wait until it is true; a test fails where it never is."""
-    until = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < until, f"{what}: not within {seconds:.0f} s"
-        time.sleep(0.1)
-
-
-def listens(port: int) -> bool:
-    """Whether somebody takes connections there."""
-    try:
-        socket.create_connection(("localhost", port), 1).close()
-    except OSError:
-        return False
-    return True
-
-
 class Cluster:
     """Processes of an engine, by name; their output is in files of `folder`."""
 
@@ -146,7 +129,7 @@ class Cluster:
     def start(self) -> None:
         """Start what is not running."""
         self.run("pool", [sys.executable, "-m", "pipeline.beam.pool", f"--port={self.pool_port}"])
-        wait_for("the pool", lambda: self.serves("pool", self.pool_port))
+        wait_for(lambda: self.serves("pool", self.pool_port), "the pool")
 
     def run(self, name: str, words: list[str], **more: str) -> None:
         """Start a process unless it is there."""
@@ -229,7 +212,7 @@ pekko: {{startup-timeout: 300s, ask: {{timeout: 300s}}}}
         (self.folder / "config.yaml").write_text(self.SETTINGS.format(rpc=rpc, rest=rest))
         words = [*JAVA, "-cp", jars]
         self.run("jobmanager", [*words, "-Xmx400m", self.MANAGER, "-c", str(self.folder)])
-        wait_for("the job manager", lambda: self.serves("jobmanager", rest))
+        wait_for(lambda: self.serves("jobmanager", rest), "the job manager")
         self.options = {
             "flink_master": f"localhost:{rest}",
             "flink_version": "1.19",
@@ -238,7 +221,7 @@ pekko: {{startup-timeout: 300s, ask: {{timeout: 300s}}}}
             "environment_config": f"localhost:{self.pool_port}",
         }
         self.worker = [*words, "-Xmx768m", self.WORKER, "-c", str(self.folder)]
-        wait_for("two task managers", self.is_whole)
+        wait_for(self.is_whole, "two task managers")
 
     def tend(self) -> None:
         """Start the task managers that have ended, as those who run one do.
@@ -290,7 +273,7 @@ class Spark(Cluster):
             [*words, f"{kind}.master.Master", "--host", "localhost", "--port", str(master), "--webui-port", str(web)],
             **here,
         )
-        wait_for("the master", lambda: self.serves("master", master))
+        wait_for(lambda: self.serves("master", master), "the master")
         for number in (1, 2):
             folder = self.folder / f"worker{number}"
             self.run(
@@ -317,8 +300,8 @@ class Spark(Cluster):
             **here,
         )
         self.options = {"job_endpoint": f"localhost:{service}", "environment_config": f"localhost:{self.pool_port}"}
-        wait_for("the job server", lambda: self.serves("jobserver", service))
-        wait_for("two workers", lambda: self.log("master").count("Registering worker") >= 2)
+        wait_for(lambda: self.serves("jobserver", service), "the job server")
+        wait_for(lambda: self.log("master").count("Registering worker") >= 2, "two workers")
 
     def cancel(self) -> None:
         """Kill the application that runs, as the button of the master's page does."""

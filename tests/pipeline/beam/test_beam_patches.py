@@ -91,7 +91,7 @@ def test_a_worker_that_does_not_end_with_the_work_is_killed():
 
 def lost_bytes(limit):
     """What Beam's stream between stages loses in a fifth of a second, flushed after `limit` ms."""
-    sent: list[int] = []
+    sent = []
 
     def send(data):
         sent.append(len(data))

@@ -9,7 +9,6 @@ import re
 import shlex
 import subprocess
 import sys
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -18,8 +17,9 @@ import yaml
 
 from pipeline.errors import Exit
 from pipeline.records.manifest import require_manifest
-from tests.pipeline.beam.engines import Flink, Prism, Spark, signal_process, started_by, wait_for
+from tests.pipeline.beam.engines import Flink, Prism, Spark, signal_process, started_by
 from tests.support import preparing
+from tests.support.waiting import wait_for
 
 pytestmark = [pytest.mark.engines, pytest.mark.timeout(1800)]
 ENGINES = {"prism": Prism, "flink": Flink, "spark": Spark}
@@ -91,7 +91,7 @@ def parts(data, folder):
     (folder / "lines.txt").write_text((data / "wikitext2/valid.txt").read_text()[:200_000])
     table = pa.table({"text": [each["text"] for each in near[::3]]})
     pq.write_table(table, folder / "near.parquet")
-    found: dict[str, dict[str, Any]] = {
+    found = {
         "lines": {"reader": "lines", "path": f"{folder}/lines.txt"},
         "text": {"reader": "text", "path": f"{data}/wikitext2/valid.txt"},
         "books": {"reader": "books", "path": f"{data}/books/William_Shakespeare*"},
@@ -176,14 +176,14 @@ def test_a_fault_in_mid_run_ends_in_the_same_bytes_or_in_one_line(cluster, root,
             assert process.poll() is None, f"over too soon: {(tmp_path / 'stderr').read_text()}"
             return bool(list(scratch.glob("read-*.progress")))
 
-        wait_for("a first split", under_way, 400)
+        wait_for(under_way, "a first split")
         strike(cluster, fault, process.pid)
 
         def over():
             cluster.tend()
             return process.poll() is not None
 
-        wait_for("the end", over, 900)
+        wait_for(over, "the end", 900)
         code = process.wait()
     said = (tmp_path / "stderr").read_text()
     if fault in SURVIVED.get(cluster.runner, ()):

@@ -36,14 +36,9 @@ def planned():
         place = Path(folder)
         preparing.vocabulary(place, ["a"])
         (place / "a.txt").write_text("a")
-        config = preparing.settings(
-            "lines",
-            f"{place}/a.txt",
-            folder,
-            runner=RunnerConfig(exchange="engine"),
-            validation_share=0.1,
-            filters=FiltersConfig(near_duplicates=0.5, permutations=PERMUTATIONS),
-        )
+        near = FiltersConfig(near_duplicates=0.5, permutations=PERMUTATIONS)
+        more = {"runner": RunnerConfig(exchange="engine"), "validation_share": 0.1, "filters": near}
+        config = preparing.settings("lines", f"{place}/a.txt", folder, **more)
         return make_plan(config, place)
 
 
@@ -51,20 +46,10 @@ def laid_out(threshold, reads, tasks):
     """Return the plan of `reads` reading and `tasks` other tasks."""
     plan = planned()
     filters = dataclasses.replace(plan.config.filters, near_duplicates=threshold)
-    return dataclasses.replace(
-        plan,
-        config=dataclasses.replace(plan.config, filters=filters),
-        buckets={"train": 2 * tasks, "validation": tasks},
-        layout=ShuffleLayout(
-            buckets=3 * tasks,
-            reads=reads,
-            writes=tasks,
-            ranges=tasks,
-            groups=reads,
-            batches=reads,
-            text=tasks * NEAR_BYTES,
-        ),
-    )
+    sizes = {"reads": reads, "writes": tasks, "ranges": tasks, "groups": reads, "batches": reads}
+    layout = ShuffleLayout(buckets=3 * tasks, text=tasks * NEAR_BYTES, **sizes)
+    config = dataclasses.replace(plan.config, filters=filters)
+    return dataclasses.replace(plan, config=config, buckets={"train": 2 * tasks, "validation": tasks}, layout=layout)
 
 
 class Left:

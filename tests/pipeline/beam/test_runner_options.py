@@ -17,17 +17,12 @@ def test_the_options_of_every_engine_are_known(name):
     runners.check_options(RunnerConfig(name=name, options=dict.fromkeys(given, "x")))
 
 
-@pytest.mark.parametrize(
-    ("name", "typed", "meant"),
-    [
-        ("prism", "prism_locaton", "prism_location"),
-        ("flink", "job_endpiont", "job_endpoint"),
-        ("flink", "flink_mastr", "flink_master"),
-        ("spark", "enviroment_type", "environment_type"),
-        ("dataflow", "machine_typ", "machine_type"),
-        ("local", "direct_num_worker", "direct_num_workers"),
-    ],
-)
+TYPED = "prism prism_locaton prism_location|flink job_endpiont job_endpoint|flink flink_mastr flink_master|"
+TYPED += "spark enviroment_type environment_type|dataflow machine_typ machine_type|"
+TYPED += "local direct_num_worker direct_num_workers"
+
+
+@pytest.mark.parametrize(("name", "typed", "meant"), [row.split() for row in TYPED.split("|")])
 def test_a_typo_in_an_option_is_refused_by_every_engine(name, typed, meant):
     with (
         refused(ConfigError, key=f"runner.options.{typed}") as caught,

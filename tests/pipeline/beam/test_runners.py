@@ -1,12 +1,10 @@
 """The same bytes on every engine, whatever dies; what is only configured is configured right."""
 
-import contextlib
 import json
 import os
 import random
 import shlex
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -26,6 +24,7 @@ from tests.support import forked
 from tests.support.preparing import vocabulary
 from tests.support.refusals import refused
 from tests.support.runs import configured
+from tests.support.waiting import listens, wait_for
 
 pytestmark = pytest.mark.slow
 
@@ -67,14 +66,9 @@ def test_ctrl_c_ends_a_run_in_one_line_while_its_workers_start(root, folder, tmp
 
 
 def command(folder, out, *more):
-    return [
-        sys.executable,
-        *shlex.split(
-            f"-m pipeline.prepare +corpus=lines corpus.path={folder}/a.txt vocab={folder} out={out} "
-            "validation_share=0.1 split_bytes=12000 shard_bytes=40000 sequence_length=32 runner.task_bytes=1"
-        ),
-        *more,
-    ]
+    words = "-m pipeline.prepare +corpus=lines validation_share=0.1 split_bytes=12000 shard_bytes=40000"
+    places = [f"corpus.path={folder}/a.txt", f"vocab={folder}", f"out={out}", "sequence_length=32"]
+    return [sys.executable, *words.split(), *places, "runner.task_bytes=1", *more]
 
 
 def made(root, words, out, **more):
@@ -101,29 +95,10 @@ def job_service(tmp_path_factory):
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
-    until = time.monotonic() + 120
-    while not port_file.exists():
-        assert process.poll() is None
-        assert time.monotonic() < until
-        time.sleep(0.1)
+    wait_for(port_file.exists, by=process)
     yield f"localhost:{port_file.read_text()}"
     process.terminate()
     process.wait()
-
-
-def wait_until(true):
-    """Wait for it; a test fails where it never is."""
-    until = time.monotonic() + 240
-    while not true():
-        assert time.monotonic() < until
-        time.sleep(0.05)
-
-
-def listens(port):
-    """Whether somebody takes connections there."""
-    with contextlib.suppress(OSError), socket.create_connection(("localhost", port), 1):
-        return True
-    return False
 
 
 @pytest.fixture(params=["ours", "Beam's"])
@@ -135,13 +110,9 @@ def pool(request):
     if request.param == "Beam's":  # it starts workers as `python`, whichever that is
         words = ["apache_beam.runners.worker.worker_pool_main", "--service_port", str(port)]
         path = f"{Path(sys.executable).parent}:{path}"
-    process = subprocess.Popen(
-        [sys.executable, "-m", *words],
-        env={**os.environ, "PATH": path},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    wait_until(lambda: listens(port) or process.poll() is not None)
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    process = subprocess.Popen([sys.executable, "-m", *words], env={**os.environ, "PATH": path}, **quiet)
+    wait_for(lambda: listens(port) or process.poll() is not None)
     assert process.poll() is None
     yield f"localhost:{port}"
     process.terminate()
@@ -238,16 +209,14 @@ def test_what_is_missing_is_named(folder):
     assert "runner.options.oops: " in error("+runner.options.oops=1")
 
 
-@pytest.mark.parametrize(
-    ("more", "key"),
-    [
-        (["runner=spark", "runner.options.job_endpoint=localhost:1"], "job_endpoint"),
-        (["runner=flink", "runner.options.flink_master=localhost:1"], "flink_master"),
-        (["runner=prism", "runner.options.prism_location=/no/prism"], "prism_location"),
-    ],
-)
+SERVICES = {"job_endpoint": "runner=spark runner.options.job_endpoint=localhost:1"}
+SERVICES |= {"flink_master": "runner=flink runner.options.flink_master=localhost:1"}
+SERVICES |= {"prism_location": "runner=prism runner.options.prism_location=/no/prism"}
+
+
+@pytest.mark.parametrize(("key", "more"), SERVICES.items())
 def test_a_service_that_does_not_answer_is_named(root, folder, more, key):
-    words = command(folder, folder / "never", *more)
+    words = command(folder, folder / "never", *more.split())
     done = subprocess.run(words, cwd=root, capture_output=True, text=True, check=False, timeout=120)
     assert done.returncode == Exit.USER
     assert done.stderr.startswith(f"error: runner.options.{key}=")
@@ -267,12 +236,12 @@ def test_a_service_that_goes_in_mid_run_asks_for_a_restart(root, folder):
         [sys.executable, "-m", module, "--port", str(port)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
     try:
-        wait_until(lambda: listens(port))
+        wait_for(lambda: listens(port))
         words = command(folder, out, "runner=spark", "split_bytes=500", "duplicates=20")
         words += [f"runner.options.job_endpoint=localhost:{port}", "runner.options.environment_type=LOOPBACK"]
         process = subprocess.Popen(words, cwd=root, stderr=subprocess.PIPE, text=True)
         scratch = out.with_name(f".{out.name}.tmp") / ".scratch"
-        wait_until(lambda: process.poll() is not None or list(scratch.glob("read-*.progress")))
+        wait_for(lambda: process.poll() is not None or list(scratch.glob("read-*.progress")))
         assert process.poll() is None
         service.kill()
         said = process.communicate(timeout=240)[1]
@@ -306,5 +275,4 @@ def test_nothing_is_lost_where_hundreds_of_megabytes_cross_a_stage(tmp_path):
             | "See" >> beam.Map(lambda pair: (tmp_path / str(pair[0])).write_text(str(len(pair[1]))))
         )
     seen = [path.read_text() for path in tmp_path.iterdir()]
-    assert len(seen) == count
-    assert set(seen) == {str(size)}
+    assert (len(seen), set(seen)) == (count, {str(size)})

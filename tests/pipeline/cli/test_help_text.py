@@ -1,5 +1,6 @@
 """`--help` is short and whole, and its words are those of the schemas."""
 
+import contextlib
 import os
 import pty
 import re
@@ -57,48 +58,26 @@ def test_every_key_of_a_command_has_a_help_text(command):
         assert re.fullmatch(r"([A-Z\[]|modernbert:).*\.", key.meaning), key
 
 
-@pytest.mark.parametrize(
-    ("changes", "key", "words"),
-    [
-        ({"limit": 0}, "limit", "limit=0: "),
-        ({"names": ["a", "c"]}, "names", "names=['a', 'c']: "),
-        ({"names": ["a", "b"], "limit": 1}, None, ""),
-    ],
-)
-def test_a_value_beyond_its_limits_names_its_key(changes, key, words):
-    if key is None:
-        assert Sample(source="x", **changes).limit == changes["limit"]
-        return
-    with refused(ConfigError, re.escape(words), key=key):
-        Sample(source="x", **changes)
-
-
 @pytest.mark.parametrize("share", [-0.1, 1.0, float("nan")])
-def test_the_key_of_a_section_has_its_name_in_front(share):
+def test_a_value_beyond_its_limits_names_its_key_that_of_a_section_with_its_name_in_front(share):
     with refused(ConfigError, "share=", key="inner.share"):
         Inner(share=share)
+    for key, value in {"limit": 0, "names": ["a", "c"]}.items():
+        with refused(ConfigError, re.escape(f"{key}={value}: "), key=key):
+            Sample(source="x", **{key: value})
+    assert Sample(source="x", names=["a", "b"], limit=1).limit == 1
 
 
 def on_a_terminal(root, *words, **environment):
     """What a command prints where its output is a terminal of 72 columns."""
     ours, theirs = pty.openpty()
-    process = subprocess.Popen(
-        [sys.executable, "-m", *words],
-        cwd=root,
-        stdout=theirs,
-        stderr=theirs,
-        env=os.environ | {"COLUMNS": "72", **environment},
-    )
+    env = os.environ | {"COLUMNS": "72", **environment}
+    process = subprocess.Popen([sys.executable, "-m", *words], cwd=root, stdout=theirs, stderr=theirs, env=env)
     os.close(theirs)
     shown = b""
-    while True:
-        try:
-            more = os.read(ours, 4096)
-        except OSError:  # the other end is closed
-            break
-        if not more:
-            break
-        shown += more
+    with contextlib.suppress(OSError):  # the other end is closed
+        while more := os.read(ours, 4096):
+            shown += more
     assert process.wait() == 0
     os.close(ours)
     return shown.decode().replace("\r\n", "\n")
@@ -131,16 +110,10 @@ def test_no_colours_where_none_are_wanted(root):
     assert "\033" not in done.stdout
 
 
-@pytest.mark.parametrize(
-    "module",
-    [
-        "model.launch",
-        "model.preflight",
-        "pipeline.common.heartbeat",
-        "pipeline.inspect",
-        "pipeline.orchestration.run_stage",
-    ],
-)
+MODULES = "model.launch model.preflight pipeline.common.heartbeat pipeline.inspect pipeline.orchestration.run_stage"
+
+
+@pytest.mark.parametrize("module", MODULES.split())
 def test_other_commands_explain_themselves_too(module):
     done = forked.module(module, "--help", check=True)
     assert module in done.stdout
@@ -154,15 +127,15 @@ def test_the_help_of_a_run_tells_how_to_reach_a_stage():
         assert words in told
 
 
-@pytest.mark.parametrize(
-    ("command", "shown"),
-    [
-        ("pipeline.train", "  objective= left_to_right, mlm"),
-        ("pipeline.prepare", "  filters= web"),
-        ("pipeline.vocab", "  corpus.name=(set by corpus=NAME) "),
-    ],
-)
+SHOWN = {
+    "train": "  objective= left_to_right, mlm",
+    "prepare": "  filters= web",
+    "vocab": "  corpus.name=(set by corpus=NAME) ",
+}
+
+
+@pytest.mark.parametrize(("command", "shown"), SHOWN.items())
 def test_every_choice_is_listed_and_what_it_sets(command, shown):
-    done = forked.module(command, "--help", check=True)
+    done = forked.module(f"pipeline.{command}", "--help", check=True)
     lines = [re.sub(r"(?<=\S) +", " ", line) for line in done.stdout.splitlines()]
     assert any(line.startswith(shown.rstrip()) for line in lines)

@@ -40,59 +40,27 @@ def planned(*words, out):
     return plan
 
 
-def cut_archive(folder):
-    path = folder / "cut.xml.bz2"
-    path.write_bytes(bz2.compress(DUMP.encode() * 50)[:-20])
-    return path
+CUT, DAMAGED = bz2.compress(DUMP.encode() * 50)[:-20], bytearray(bz2.compress(DUMP.encode()))
+DAMAGED[40] ^= 255
 
 
-def damaged_archive(folder):
-    data = bytearray(bz2.compress(DUMP.encode()))
-    data[40] ^= 255
-    path = folder / "damaged.xml.bz2"
-    path.write_bytes(bytes(data))
-    return path
+FAULTS = {"missing.xml": None, "cut.xml.bz2": CUT, "damaged.xml.bz2": DAMAGED, "none.xml": b"<mediawiki></mediawiki>"}
+FAULTS["broken.xml"] = DUMP.replace("</revision>", "").encode()
 
 
-def broken_xml(folder):
-    path = folder / "broken.xml"
-    path.write_text(DUMP.replace("</revision>", ""))
-    return path
-
-
-def no_pages(folder):
-    path = folder / "none.xml"
-    path.write_text("<mediawiki></mediawiki>")
-    return path
-
-
-def missing(folder):
-    return folder / "missing.xml"
-
-
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (missing, "missing.xml"),
-        (cut_archive, "cut.xml.bz2"),
-        (damaged_archive, "damaged.xml.bz2"),
-        (broken_xml, "broken.xml"),
-        (no_pages, "0 pages"),
-    ],
-)
-def test_a_dump_that_cannot_be_read_is_named(vocab, tmp_path, make, message):
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_dump_that_cannot_be_read_is_named(vocab, tmp_path, name):
+    if (raw := FAULTS[name]) is not None:
+        (tmp_path / name).write_bytes(raw)
     out = tmp_path / "prepare"
-    done = forked.module(
-        "pipeline.prepare", "+corpus=wiki", f"corpus.path={make(tmp_path)}", f"vocab={vocab}", f"out={out}"
-    )
+    done = prepare("+corpus=wiki", f"corpus.path={tmp_path / name}", f"vocab={vocab}", f"out={out}")
     assert done.returncode == 2, done.stderr
     errors = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
     assert len(errors) == 1, done.stderr
-    assert message in errors[0]
+    assert ("0 pages" if name == "none.xml" else name) in errors[0]
     assert "Traceback" not in done.stderr
     assert not out.exists()
-    left = {path.name for path in tmp_path.iterdir()} - {make(tmp_path).name, ".prepare.lock"}
-    assert not left, left
+    assert {path.name for path in tmp_path.iterdir()} <= {name, ".prepare.lock"}
 
 
 def prepare(*words):
@@ -125,14 +93,8 @@ def small_disk(tmp_path):
 def test_a_full_disk_is_an_error_and_leaves_nothing(vocab, tmp_path, small_disk, workers):
     lines = (f"Words {'words ' * (number % 50)}{number}." for number in range(60_000))
     (tmp_path / "a.txt").write_text("\n\n".join(lines))
-    done = prepare(
-        "+corpus=lines",
-        f"corpus.path={tmp_path}/a.txt",
-        f"vocab={vocab}",
-        "minimum_characters=0",
-        f"out={small_disk}/out",
-        f"runner.workers={workers}",
-    )
+    places = [f"corpus.path={tmp_path}/a.txt", f"vocab={vocab}", f"out={small_disk}/out"]
+    done = prepare("+corpus=lines", *places, "minimum_characters=0", f"runner.workers={workers}")
     assert done.returncode == 2, done.stderr
     assert done.stderr.startswith(f"error: out={small_disk}/out: no space ")
     assert len(done.stderr.splitlines()) == 1
@@ -155,14 +117,8 @@ def test_a_mistake_is_one_line_however_many_workers_find_it(vocab, tmp_path, wor
     for broken in (30, 200, 390):
         lines[broken] = "{broken\n"
     (tmp_path / "a.jsonl").write_text("".join(lines))
-    done = prepare(
-        "+corpus=jsonl",
-        f"corpus.path={tmp_path}/a.jsonl",
-        f"vocab={vocab}",
-        f"out={tmp_path}/out",
-        "split_bytes=1000",
-        f"runner.workers={workers}",
-    )
+    places = [f"corpus.path={tmp_path}/a.jsonl", f"vocab={vocab}", f"out={tmp_path}/out"]
+    done = prepare("+corpus=jsonl", *places, "split_bytes=1000", f"runner.workers={workers}")
     assert done.returncode == 2, done.stderr
     assert done.stderr.startswith(f"error: {tmp_path}/a.jsonl, line ")
     assert len(done.stderr.splitlines()) == 1, done.stderr
@@ -190,14 +146,8 @@ def test_a_run_names_a_workdir_that_cannot_be_written(tmp_path, place):
 def test_a_limit_to_the_size_of_files_is_named(root, tmp_path):
     (tmp_path / "a.txt").write_text("".join(f"Words {number}.\n" for number in range(1000)))
     command = f"ulimit -f 1; {sys.executable} -m pipeline.vocab +corpus=lines size=300"
-    done = subprocess.run(
-        f"{command} corpus.path={tmp_path}/a.txt out={tmp_path}/out",
-        cwd=root,
-        shell=True,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    line = f"{command} corpus.path={tmp_path}/a.txt out={tmp_path}/out"
+    done = subprocess.run(line, cwd=root, shell=True, capture_output=True, text=True, check=False)
     assert done.returncode == 2, done.stderr
     assert done.stderr.startswith(f"error: out={tmp_path}/out: file too large")
 

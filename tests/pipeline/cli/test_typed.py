@@ -79,19 +79,19 @@ def test_a_recipe_of_ones_own_gives_way_and_says_so(tmp_path, capsys):
     assert unchanged["prepare"].corpus.path == "PATH"
 
 
-@pytest.mark.parametrize(
-    ("stage", "words", "key"),
-    [
-        ("train", ["schedule.warmup_share=0.01", "schedule.warmup_steps=5"], "schedule.warmup_steps"),
-        ("prepare", ["+corpus=text", "corpus.path=.", "source=S"], "corpus.path"),
-        ("vocab", ["existing=V", "size=30522"], "existing"),
-        ("evaluate", ["+task=own", "task.dev=F", "task.dev_share=0.1"], "task.dev_share"),
-        ("convert", ["ema=true", "average=3"], "average"),
-    ],
-)
-def test_two_typed_ones_are_refused(stage, words, key):
+TWO = {
+    "train schedule.warmup_share=0.01 schedule.warmup_steps=5": "schedule.warmup_steps",
+    "prepare +corpus=text corpus.path=. source=S": "corpus.path",
+    "vocab existing=V size=30522": "existing",
+    "evaluate +task=own task.dev=F task.dev_share=0.1": "task.dev_share",
+    "convert ema=true average=3": "average",
+}
+
+
+@pytest.mark.parametrize(("typed", "key"), TWO.items())
+def test_two_typed_ones_are_refused(typed, key):
     with refused(ConfigError, key=key):
-        configured(stage, *words)
+        configured(*typed.split())
 
 
 def lists():
@@ -117,20 +117,16 @@ def test_an_item_is_neither_null_nor_a_list_and_one_value_is_told_to_be_a_list(s
             configured(stage, *words, f"{key}={item}")
 
 
-@pytest.mark.parametrize(
-    ("words", "key", "cure"),
-    [
-        (["evaluate.tasks=[null]"], "evaluate.tasks[0]", None),
-        (["tasks=[[rte]]"], "tasks[0]", None),
-        (["seeds=3"], "seeds", "seeds=[3]"),
-        (["evaluate.seeds=3"], "evaluate.seeds", "evaluate.seeds=[3]"),
-        (["train.optimizer.betas=[0.9", "0.95]"], "train.optimizer.betas", "train.optimizer.betas=[0.9,0.95]"),
-    ],
-)
+LISTS = [("evaluate.tasks=[null]", "evaluate.tasks[0]", None), ("tasks=[[rte]]", "tasks[0]", None)]
+LISTS += [(f"{key}=3", key, f"{key}=[3]") for key in ("seeds", "evaluate.seeds")]
+BETAS = "train.optimizer.betas"
+
+
+@pytest.mark.parametrize(("words", "key", "cure"), [*LISTS, (f"{BETAS}=[0.9 0.95]", BETAS, f"{BETAS}=[0.9,0.95]")])
 def test_lists_of_a_run_are_checked_the_same_way(words, key, cure):
     run = ["corpus=text", "corpus.path=."]
     with refused(ConfigError, key=key) as raised:
-        composed(*run, *words)
+        composed(*run, *words.split())
     if cure is not None:
         assert cure in str(raised.value)
         composed(*run, cure)
@@ -149,35 +145,30 @@ def test_every_word_of_another_program_leads_to_a_key_that_there_is():
             assert meant is None or type_of(schema, meant[1]) is not None, (name, word)
 
 
-@pytest.mark.parametrize(
-    ("stage", "word", "key"),
-    [
-        ("train", "learning_rate=1e-4", "optimizer.learning_rate"),
-        ("train", "--learning_rate=1e-4", "optimizer.learning_rate"),
-        ("train", "optimizer.lr=1e-4", "optimizer.learning_rate"),
-        ("train", "+gradient_accumulation_steps=4", "batch_size"),
-        ("train", "schedule.warmup_ratio=0.1", "schedule.warmup_share"),
-        ("evaluate", "warmup_ratio=0.1", "warmup_share"),
-        ("run", "learning_rate=1e-4", "train.optimizer.learning_rate"),
-        ("run", "train.lr=1e-4", "train.optimizer.learning_rate"),
-        ("run", "train.output_dir=x", "workdir"),
-        ("run", "vocab_size=900", "vocab.size"),
-        ("run", "hidden_size=64", "model.hidden"),
-    ],
-)
-def test_words_of_other_programs_lead_to_ours(stage, word, key):
+OTHERS = {
+    "train learning_rate=1e-4|train --learning_rate=1e-4|train optimizer.lr=1e-4": "optimizer.learning_rate",
+    "train +gradient_accumulation_steps=4": "batch_size",
+    "train schedule.warmup_ratio=0.1": "schedule.warmup_share",
+    "evaluate warmup_ratio=0.1": "warmup_share",
+    "run learning_rate=1e-4|run train.lr=1e-4": "train.optimizer.learning_rate",
+    "run train.output_dir=x": "workdir",
+    "run vocab_size=900": "vocab.size",
+    "run hidden_size=64": "model.hidden",
+}
+
+
+@pytest.mark.parametrize(("typed", "key"), [(one, key) for words, key in OTHERS.items() for one in words.split("|")])
+def test_words_of_other_programs_lead_to_ours(typed, key):
+    stage, word = typed.split()
     with refused(ConfigError, match=f"did you mean {key}\\?"):
         if stage == "run":
             composed("corpus=text", "corpus.path=.", word)
         configured(stage, *(["+task=own"] * (stage == "evaluate")), word)
 
 
-def test_a_number_that_may_be_null_says_so():
+def test_a_number_that_may_be_null_says_so_and_trackers_of_deepspeed_are_refused_by_name():
     with refused(ConfigError, "null", key="clip"):
         configured("train", "clip=false")
-
-
-@pytest.mark.parametrize("tool", ["tensorboard", "csv_monitor", "comet", "wandb"])
-def test_trackers_of_deepspeed_are_refused_by_name(tool):
-    with refused(ConfigError, key=f"deepspeed.{tool}.enabled"):
-        configured("train", f"+deepspeed.{tool}.enabled=true")
+    for tool in ("tensorboard", "csv_monitor", "comet", "wandb"):
+        with refused(ConfigError, key=f"deepspeed.{tool}.enabled"):
+            configured("train", f"+deepspeed.{tool}.enabled=true")

@@ -63,14 +63,8 @@ def test_a_draw_depends_on_key_and_position_alone(seed, positions):
 
 
 def test_keys_differ_by_seed_purpose_and_part():
-    keys = [
-        counter_rng.key(0, "a"),
-        counter_rng.key(1, "a"),
-        counter_rng.key(0, "b"),
-        counter_rng.key(0, "a", 1),
-        counter_rng.key(0, "a", "1", "2"),
-        counter_rng.key(0, "a", "12"),
-    ]
+    parts = [(0, "a"), (1, "a"), (0, "b"), (0, "a", 1), (0, "a", "1", "2"), (0, "a", "12")]
+    keys = [counter_rng.key(*each) for each in parts]
     assert len({int(key) for key in keys}) == len(keys)
 
 
@@ -153,12 +147,8 @@ def test_a_place_that_is_no_folder_is_named(tmp_path):
 # A code of a language, however it is written, is the one that the tables have.
 
 
-WRITTEN = [
-    ("de", "de de-AT de_DE DE deu ger de-formal"),
-    ("zh", "zh zh_CN zh-Hant-TW zho cmn chi"),
-    ("sr", "sr sr-Latn srp"),
-    ("ru", "ru ru_RU rus"),
-]
+WRITTEN = [("de", "de de-AT de_DE DE deu ger de-formal"), ("zh", "zh zh_CN zh-Hant-TW zho cmn chi")]
+WRITTEN += [("sr", "sr sr-Latn srp"), ("ru", "ru ru_RU rus")]
 
 
 @pytest.mark.parametrize(("code", "written"), WRITTEN)
@@ -166,26 +156,17 @@ def test_regions_scripts_and_three_letters_mean_the_same_language(code, written)
     text = "Er kam am 3. Mai z.B. nach Wien. Dr. No ging."
     pages = ["-{zh-cn:a; zh-tw:b}-", '{{"|A}}', "{{仮リンク|B}}"]
     for other in written.split():
-        assert wikipedia_code(other) == code
-        assert candidates(other) == candidates(code)
+        assert (wikipedia_code(other), candidates(other)) == (code, candidates(code))
         assert split_sentences(text, other) == split_sentences(text, code)
         one, two = Extractor(code), Extractor(other)
         assert [one.text(page) for page in pages] == [two.text(page) for page in pages]
 
 
-@pytest.mark.parametrize(
-    ("code", "base"),
-    [
-        ("zh-yue", "zh"),
-        ("zh-min-nan", "zh"),
-        ("zh-classical", "zh"),
-        ("be-tarask", "be"),
-        ("simple", "simple"),
-        ("als", "als"),
-        ("ceb", "ceb"),
-        ("tlh", "tlh"),
-    ],
-)
+BASES = {"zh-yue": "zh", "zh-min-nan": "zh", "zh-classical": "zh", "be-tarask": "be"}
+BASES |= {code: code for code in ("simple", "als", "ceb", "tlh")}
+
+
+@pytest.mark.parametrize(("code", "base"), BASES.items())
 def test_wikipedias_own_codes_are_kept(code, base):
     assert (wikipedia_code(code), base_code(code)) == (code, base)
     # The converter of scripts is not enabled in the other wikis of Chinese.

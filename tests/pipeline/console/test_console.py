@@ -126,18 +126,12 @@ def test_a_name_of_any_bytes_can_be_said(root, coding):
 
 def test_work_goes_on_when_its_terminal_is_closed(root, tmp_path):
     terminal, end = pty.openpty()
-    process = subprocess.Popen(
-        [sys.executable, "-c", WORK, str(tmp_path / "done")],
-        cwd=root,
-        stdout=end,
-        stderr=end,
-        env=os.environ | {"PYTHONPATH": str(root)},
-    )
+    words, env = [sys.executable, "-c", WORK, str(tmp_path / "done")], os.environ | {"PYTHONPATH": str(root)}
+    process = subprocess.Popen(words, cwd=root, stdout=end, stderr=end, env=env)
     os.close(end)
     assert os.read(terminal, 10)
     os.close(terminal)
-    assert process.wait(60) == 0
-    assert (tmp_path / "done").read_text() == "True"
+    assert (process.wait(60), (tmp_path / "done").read_text()) == (0, "True")
 
 
 @pytest.mark.parametrize(
@@ -212,14 +206,8 @@ def test_what_a_program_reads_is_not_wrapped():
 def test_a_mistake_fits_the_terminal(root, columns):
     main, side = pty.openpty()
     words = ["-m", "pipeline.prepare", "+corpus=boks"]
-    subprocess.run(
-        [sys.executable, *words],
-        cwd=root,
-        stdout=side,
-        stderr=side,
-        check=False,
-        env=os.environ | {"COLUMNS": str(columns)},
-    )
+    env = os.environ | {"COLUMNS": str(columns)}
+    subprocess.run([sys.executable, *words], cwd=root, stdout=side, stderr=side, check=False, env=env)
     os.close(side)
     lines = os.read(main, 10_000).decode().splitlines()
     assert COLOUR.sub("", lines[0]).startswith("error: corpus=boks: ")

@@ -12,12 +12,9 @@ def learn_byte_level(texts: Sequence[str], prefix_space: bool = False) -> WordPi
     library = Tokenizer(models.BPE())
     library.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=prefix_space)
     library.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(
-        vocab_size=400,
-        special_tokens=list(SPECIAL),
-        show_progress=False,
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-    )
+    letters = pre_tokenizers.ByteLevel.alphabet()
+    quiet = {"special_tokens": list(SPECIAL), "show_progress": False, "initial_alphabet": letters}
+    trainer = trainers.BpeTrainer(vocab_size=400, **quiet)
     library.train_from_iterator(texts, trainer)
     library.add_special_tokens([AddedToken("[MASK]", special=True, lstrip=True)])
     return WordPiece(library.to_str())

@@ -36,22 +36,16 @@ def read(folder, task, content):
     return read_columns(folder, task, "train.tsv")
 
 
-def test_quotation_marks_are_text(tmp_path):
-    found = read(tmp_path, PAIR, HEADER + '0\t"Yes\tno\tyes\n1\tb\tc"\tno\n')
-    assert (found.texts[0], found.texts[1], found.labels) == (['"Yes', "b"], ["no", 'c"'], [1, 0])
+FORMS = {
+    "plain": "index\ta\tb\tlabel\n0\tx\ty\tyes\n",
+    "byte-order mark": "\ufeffindex\ta\tb\tlabel\n0\tx\ty\tyes\n",
+    "CRLF": "index\ta\tb\tlabel\r\n0\tx\ty\tyes\r\n",
+    "spaces and no last line end": "index\ta\tb\tlabel\n0\tx \t y\tyes",
+    "other order": "label\tb\ta\nyes\ty\tx\n\n",
+}
 
 
-@pytest.mark.parametrize(
-    "content",
-    [
-        "index\ta\tb\tlabel\n0\tx\ty\tyes\n",
-        "\ufeffindex\ta\tb\tlabel\n0\tx\ty\tyes\n",
-        "index\ta\tb\tlabel\r\n0\tx\ty\tyes\r\n",
-        "index\ta\tb\tlabel\n0\tx \t y\tyes",
-        "label\tb\ta\nyes\ty\tx\n\n",
-    ],
-    ids=["plain", "byte-order mark", "CRLF", "spaces and no last line end", "other order"],
-)
+@pytest.mark.parametrize("content", FORMS.values(), ids=FORMS)
 def test_a_row_is_the_same_however_the_file_is_written(tmp_path, content):
     found = read(tmp_path, PAIR, content)
     assert (found.texts[0], found.texts[1], found.labels) == (["x"], ["y"], [1])
@@ -61,14 +55,8 @@ def test_a_row_is_the_same_however_the_file_is_written(tmp_path, content):
 @pytest.mark.parametrize("name", ["a.tsv", "a.csv", "a.jsonl"])
 def test_names_and_labels_are_the_same_however_they_are_encoded(tmp_path, name, forms):
     typed, written = (functools.partial(unicodedata.normalize, form) for form in forms)
-    task = TaskConfig(
-        name="vi",
-        columns=[typed("câu"), typed("{chủ đề} là gì")],
-        label=typed("mã"),
-        labels=[typed("khó"), typed("dễ")],
-        metrics=["accuracy"],
-        train=name,
-    )
+    columns, labels = [typed("câu"), typed("{chủ đề} là gì")], [typed("khó"), typed("dễ")]
+    task = dataclasses.replace(PAIR, columns=columns, label=typed("mã"), labels=labels, train=name)
     rows = [["câu", "chủ đề", "mã"], ["x", "y", "dễ"]]
     if name.endswith("l"):
         content = json.dumps(dict(zip(*rows, strict=True)), ensure_ascii=False)
@@ -81,11 +69,6 @@ def test_names_and_labels_are_the_same_however_they_are_encoded(tmp_path, name, 
     assert tags == [([written("nhà")], ["B-" + unicodedata.normalize("NFC", "khó")])]
 
 
-def test_other_line_separators_of_unicode_end_no_row(tmp_path):
-    found = read(tmp_path, PAIR, HEADER + "0\tx\u2028z\ty\x85\x0c!\tyes\n")
-    assert (found.texts[0], found.texts[1]) == (["x\u2028z"], ["y\x85\x0c!"])
-
-
 def test_malformed_rows_are_left_out_and_named(tmp_path):
     found = read(tmp_path, PAIR, HEADER + "0\tx\ty\tyes\n1\tx\ty\n\n2\tx\ty\tno\tmore\n3\tx\ty\tno\n")
     assert found.labels == [1, 0]
@@ -95,7 +78,8 @@ def test_malformed_rows_are_left_out_and_named(tmp_path):
     assert counts == ["3", "1", "5"]
 
 
-cells = st.text(st.characters(exclude_characters="\t\n\r", codec="utf-8")).map(str.strip)
+CHARACTERS = st.characters(exclude_characters="\t\n\r", codec="utf-8") | st.sampled_from('"\u2028\x85\x0c')
+cells = st.text(CHARACTERS).map(str.strip)
 
 
 @given(st.lists(st.tuples(cells, cells, st.sampled_from(["no", "yes"])), min_size=1))
@@ -141,41 +125,32 @@ def test_a_missing_file_is_told_with_where_it_belongs(tmp_path):
 
 
 # As the official files begin; the folder, a row that has its columns, and what must be read.
+NEXT = "index\tsentence1\tsentence2\tlabel\n0\tA.\tB.\t{}\n"
+STSB = "index\tgenre\tfilename\tyear\told_index\tsource1\tsource2\tsentence1\tsentence2\tscore\n"
+MNLI = "index\tpromptID\tpairID\tgenre\tsentence1_binary_parse\tsentence2_binary_parse\tsentence1_parse\t"
+MNLI += "sentence2_parse\tsentence1\tsentence2\tlabel1\tgold_label\n0\t1\t1n\tgov" + "\t(" * 4
+MNLI += "\tA.\tB.\tneutral\tneutral\n"
 OFFICIAL = {
     "cola": ("gj04\t1\t\tI ate.\n", ("I ate.", None, 1)),
     "sst2": ("sentence\tlabel\nfine film \t1\n", ("fine film", None, 1)),
     "mrpc": ("\ufeffQuality\t#1 ID\t#2 ID\t#1 String\t#2 String\r\n1\t70\t71\tA b\tB a\r\n", ("A b", "B a", 1)),
-    "stsb": (
-        "index\tgenre\tfilename\tyear\told_index\tsource1\tsource2\tsentence1\tsentence2\tscore\n"
-        '0\tmain\tMSR\t2012\t0001\tnone\tnone\tA "plane\tA plane\t4.750\n',
-        ('A "plane', "A plane", 4.75),
-    ),
+    "stsb": (f'{STSB}0\tmain\tMSR\t2012\t0001\tnone\tnone\tA "plane\tA plane\t4.750\n', ('A "plane', "A plane", 4.75)),
     "qqp": ("id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate\n1\t2\t3\tWhy?\tHow?\t0\n", ("Why?", "How?", 0)),
-    "mnli": (
-        "index\tpromptID\tpairID\tgenre\tsentence1_binary_parse\tsentence2_binary_parse\t"
-        "sentence1_parse\tsentence2_parse\tsentence1\tsentence2\tlabel1\tgold_label\n"
-        "0\t1\t1n\tgov\t(\t(\t(\t(\tA.\tB.\tneutral\tneutral\n",
-        ("A.", "B.", 2),
-    ),
+    "mnli": (MNLI, ("A.", "B.", 2)),
     "qnli": ("index\tquestion\tsentence\tlabel\n0\tWho?\tHe.\tentailment\n", ("Who?", "He.", 0)),
-    "rte": ("index\tsentence1\tsentence2\tlabel\n0\tA.\tB.\tnot_entailment\n", ("A.", "B.", 1)),
-    "wnli": ("index\tsentence1\tsentence2\tlabel\n0\tA.\tB.\t1\n", ("A.", "B.", 1)),
+    "rte": (NEXT.format("not_entailment"), ("A.", "B.", 1)),
     "sample_order": ("index\tsentence\tlabel\n0\tso is it\t0\n", ("so is it", None, 0)),
-    "sample_next": ("index\tsentence1\tsentence2\tlabel\n0\tA.\tB.\t1\n", ("A.", "B.", 1)),
-    "sample_passage": ("index\tsentence1\tsentence2\tlabel\n0\tA.\tB.\t0\n", ("A.", "B.", 0)),
-}
+    "sample_passage": (NEXT.format(0), ("A.", "B.", 0)),
+} | dict.fromkeys(("wnli", "sample_next"), (NEXT.format(1), ("A.", "B.", 1)))
 OFFICIAL["mnli_mm"] = OFFICIAL["mnli"]
 
 # The files of the BabyLM Challenge, and the words that its own program reads from a row.
+SAW = {"text": "Ann saw her.", "span1_text": "Ann", "span2_text": "her"}
 BABYLM = {
     "boolq": ({"question": "is it", "passage": "P."}, ("is it", "P.")),
     "multirc": ({"paragraph": "P.", "question": "Q?", "answer": "A"}, ("Question: Q? Answer: A", "P.")),
-    "wsc": (
-        {"text": "Ann saw her.", "span1_text": "Ann", "span2_text": "her"},
-        ('Does "her" refer to "Ann" in this passage?', "Ann saw her."),
-    ),
-    "rte": ({"sentence1": "A.", "sentence2": "B."}, ("A.", "B.")),
-    "mrpc": ({"sentence1": "A.", "sentence2": "B."}, ("A.", "B.")),
+    "wsc": (SAW, ('Does "her" refer to "Ann" in this passage?', "Ann saw her.")),
+    **{name: ({"sentence1": "A.", "sentence2": "B."}, ("A.", "B.")) for name in ("rte", "mrpc")},
     "qqp": ({"question1": "A?", "question2": "B?"}, ("A?", "B?")),
     "mnli": ({"premise": "A.", "hypothesis": "B."}, ("A.", "B.")),
 }
@@ -215,24 +190,21 @@ def test_no_task_is_left_out_here():
 @pytest.mark.parametrize(
     ("change", "key", "word"),
     [
-        ({"columns": []}, "task.columns", r"\[\]"),
-        ({"columns": ["label"]}, "task.columns", "answer"),
-        ({"columns": ["Of {label}"]}, "task.columns", "answer"),
-        ({"header": False}, "task.columns", "header"),
-        ({"labels": ["one"]}, "task.labels", "one"),
-        ({"metrics": []}, "task.metrics", r"\[\]"),
-        ({"metrics": ["pearson"]}, "task.metrics", "pearson"),
-        ({"metrics": ["f1"], "labels": ["a", "b", "c"]}, "task.metrics", "f1"),
-        ({"metrics": ["f1"], "multilabel": True}, "task.metrics", "f1"),
-        ({"metrics": ["accuracy"], "labels": []}, "task.metrics", "accuracy"),
-        ({"kind": "choice", "choices": ["b"]}, "task.choices", "b"),
-        ({"dev": []}, "task.dev", r"\[\]"),
+        *(({"columns": each}, "columns", word) for each, word in (([], r"\[\]"), (["label"], "answer"))),
+        ({"columns": ["Of {label}"]}, "columns", "answer"),
+        ({"header": False}, "columns", "header"),
+        ({"labels": ["one"]}, "labels", "one"),
+        *(({"metrics": each}, "metrics", word) for each, word in (([], r"\[\]"), (["pearson"], "pearson"))),
+        *(({"metrics": ["f1"], **more}, "metrics", "f1") for more in ({"labels": [*"abc"]}, {"multilabel": True})),
+        ({"labels": []}, "metrics", "accuracy"),
+        ({"kind": "choice", "choices": ["b"]}, "choices", "b"),
+        ({"dev": []}, "dev", r"\[\]"),
     ],
 )
 def test_a_task_that_cannot_work_is_refused(change, key, word):
-    good = {"name": "x", "folder": "X", "columns": ["a"], "labels": ["0", "1"]}
-    with refused(ConfigError, word, key=key):
-        TaskConfig(**{**good, "metrics": ["accuracy"], **change})
+    good = {"name": "x", "folder": "X", "columns": ["a"], "labels": ["0", "1"], "metrics": ["accuracy"]}
+    with refused(ConfigError, word, key=f"task.{key}"):
+        TaskConfig(**good | change)
 
 
 def test_the_order_of_metrics_has_no_meaning(monkeypatch):
@@ -267,19 +239,14 @@ def test_the_files_of_a_pattern_are_development_sets(tmp_path):
         assert examples.dev_files(tmp_path, dataclasses.replace(PAIR, dev=dev)) == found
 
 
+WHOLE = "wnli train.tsv 635 1|wnli dev.tsv 71 0|qnli dev.tsv 5463 entailment|mnli dev_matched.tsv 9815 neutral"
+EXCERPTS = [("cola", "train.tsv", "1"), ("sst2", "dev.tsv", "1"), ("rte", "dev.tsv", "not_entailment")]
+REAL = [("glue", *row.split()) for row in WHOLE.split("|")]
+REAL += [("glue_excerpts", task, name, None, label) for task, name, label in EXCERPTS]
+
+
 @pytest.mark.shared_data
-@pytest.mark.parametrize(
-    ("place", "task", "name", "rows", "label"),
-    [
-        ("glue", "wnli", "train.tsv", 635, "1"),
-        ("glue", "wnli", "dev.tsv", 71, "0"),
-        ("glue", "qnli", "dev.tsv", 5463, "entailment"),
-        ("glue", "mnli", "dev_matched.tsv", 9815, "neutral"),
-        ("glue_excerpts", "cola", "train.tsv", None, "1"),
-        ("glue_excerpts", "sst2", "dev.tsv", None, "1"),
-        ("glue_excerpts", "rte", "dev.tsv", None, "not_entailment"),
-    ],
-)
+@pytest.mark.parametrize(("place", "task", "name", "rows", "label"), REAL)
 def test_real_files_are_read_row_for_row(shared_data, place, task, name, rows, label):
     config = task_of(task)
     found = read_columns(shared_data / place, config, name)

@@ -1,10 +1,10 @@
 """Rows are UTF-8 whatever the locale, and do not begin with the mark that some editors write."""
 
+import csv
 import gzip
 import io
 import json
 import os
-import subprocess
 import sys
 
 import pytest
@@ -12,6 +12,7 @@ import pytest
 from pipeline.config import PredictConfig
 from pipeline.errors import ConfigError, InputError
 from pipeline.evaluation.input_rows import open_rows, rows_of
+from tests.support import forked
 from tests.support.refusals import refused
 
 ROWS = "from pipeline.evaluation.input_rows import open_rows as f; print(ascii([*f(None)]))"
@@ -19,23 +20,16 @@ ROWS = "from pipeline.evaluation.input_rows import open_rows as f; print(ascii([
 
 def piped(root, data, locale):
     """Read rows from standard input in a process of its own."""
-    done = subprocess.run(
-        [sys.executable, "-c", ROWS],
-        input=data,
-        cwd=root,
-        capture_output=True,
-        check=False,
-        env={**os.environ, "LC_ALL": locale, "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"},
-    )
-    return subprocess.CompletedProcess(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())
+    env = {**os.environ, "LC_ALL": locale, "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    return forked.fresh("-c", ROWS, input=data, text=False, env=env)
 
 
 @pytest.mark.parametrize("locale", ["C", "C.UTF-8"])
 def test_standard_input_is_utf_8_in_any_locale(root, locale):
-    assert piped(root, "é\r a\nb".encode(), locale).stdout == "['\\xe9\\r a\\n', 'b']\n"
+    assert piped(root, "é\r a\nb".encode(), locale).stdout == b"['\\xe9\\r a\\n', 'b']\n"
     broken = piped(root, b"a\n\xff\n", locale)
-    assert (broken.returncode, broken.stdout) == (1, "")
-    assert "UnicodeDecodeError" in broken.stderr
+    assert (broken.returncode, broken.stdout) == (1, b"")
+    assert b"UnicodeDecodeError" in broken.stderr
 
 
 def test_a_byte_order_mark_is_not_text(root, tmp_path):
@@ -43,7 +37,7 @@ def test_a_byte_order_mark_is_not_text(root, tmp_path):
     path.write_bytes(b"\xef\xbb\xbfa\nb\n")
     with open_rows(str(path)) as stream:
         assert list(stream) == ["a\n", "b\n"]
-    assert piped(root, path.read_bytes(), "C").stdout == "['a\\n', 'b\\n']\n"
+    assert piped(root, path.read_bytes(), "C").stdout == b"['a\\n', 'b\\n']\n"
 
 
 def rows(path, **settings):
@@ -69,19 +63,14 @@ NAMES = ("id", "câu", "chủ đề")
 
 def files():
     """Return one table in the formats that evaluate reads."""
-    import csv
-
     found = {}
     for name, separator in (("a.csv", ","), ("semicolons.csv", ";")):
-        made = io.StringIO()
-        writer = csv.writer(made, delimiter=separator, lineterminator="\r\n")
-        writer.writerows([NAMES, *TABLE])
+        csv.writer(made := io.StringIO(), delimiter=separator).writerows([NAMES, *TABLE])
         found[name] = "\ufeff".encode() + made.getvalue().encode()
     objects = [dict(zip(NAMES, row, strict=True)) for row in TABLE]
     found["a.jsonl"] = "".join(json.dumps(one) + "\n" for one in objects).encode()
     found["a.json"] = json.dumps(objects, ensure_ascii=False).encode()
-    found["a.csv.gz"] = gzip.compress(found["a.csv"])
-    return found
+    return found | {"a.csv.gz": gzip.compress(found["a.csv"])}
 
 
 @pytest.mark.parametrize("name", files())
@@ -142,65 +131,40 @@ def test_words_with_tags_are_no_texts(text, tmp_path):
         rows(tmp_path / "in.txt")
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "text,label\na,b\n",
-        "id\tsentence1\tsentence2\n1\ta\tb\n",
-        "sentence\na b\nc\n",
-        '{"text": "a"}\n{"text": "b"}\n',
-        "mã,câu\n1,a b c d e\n2,b\n",
-        "nr;worte\n1;a\n2;b\n",
-        "mã,câu\na1,thể thao\na2,thể thao\na3,x\na4,thể thao\n",
-        '[\n{"text": "a"}\n]\n',
-        '{ "text" : "a"}\n',
-        "id|text\n1|a\n",
-        "number of row;the whole text\n1;a\n2;b\n",
-        "\ufeffText\tLabel\r\na\tb\r\n",
-    ],
-)
+NAMED = ["text,label\na,b\n", "id\tsentence1\tsentence2\n1\ta\tb\n", "sentence\na b\nc\n", "nr;worte\n1;a\n2;b\n"]
+NAMED += ['{"text": "a"}\n{"text": "b"}\n', "mã,câu\n1,a b c d e\n2,b\n", '[\n{"text": "a"}\n]\n', '{ "text" : "a"}\n']
+NAMED += ["mã,câu\na1,thể thao\na2,thể thao\na3,x\na4,thể thao\n", "id|text\n1|a\n", "\ufeffText\tLabel\r\na\tb\r\n"]
+NAMED.append("number of row;the whole text\n1;a\n2;b\n")
+
+
+@pytest.mark.parametrize("text", NAMED)
 def test_a_first_line_that_names_columns_is_a_question(text, tmp_path):
     (tmp_path / "in.txt").write_text(text, encoding="utf-8")
     with refused(InputError, key="columns", line=1):
         rows(tmp_path / "in.txt")
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "the cat\tsat\na dog\tran\n",
-        "the text is long, and has commas\nb, c\n",
-        "a\n1\n2\n",
-        "Hello, world\nGood, bye\n",
-        "text\n",
-        "{curly}\nb\n",
-        "1,2\n3,4\n",
-        'a "quoted\nb"\n',
-        "blood of type O\n",
-    ],
-)
+PLAIN = ["the cat\tsat\na dog\tran\n", "the text is long, and has commas\nb, c\n", "a\n1\n2\n", "{curly}\nb\n"]
+PLAIN += ["Hello, world\nGood, bye\n", "text\n", "1,2\n3,4\n", 'a "quoted\nb"\n', "blood of type O\n"]
+
+
+@pytest.mark.parametrize("text", PLAIN)
 def test_texts_are_no_question(text, tmp_path):
     (tmp_path / "in.txt").write_text(text)
     assert [row.text for row in rows(tmp_path / "in.txt")] == text.split("\n")[:-1]
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "columns"),
-    [
-        ("a.csv", "text,text\na,b\n", ["text"]),
-        ("a.tsv", "text\tb\na\n", ["text"]),
-        ("a.csv", "text\n", ["text"]),
-        ("a.csv", "text,b\na,b\n", ["c"]),
-        ("a.jsonl", '{"text": "a"}\n{"b": 1}\n', ["text"]),
-        ("a.jsonl", '{"text": "a", "b": 2}\n{"b": 1}\n', ["{b}: {text}"]),
-        ("a.jsonl", '{"tokens": ["a", "b"]}\n', ["tokens"]),
-        ("a.csv", "", ["text"]),
-    ],
-)
-def test_tables_that_cannot_be_read_whole_are_refused(name, content, columns, tmp_path):
+BROKEN = [("a.csv", content, "text") for content in ("text,text\na,b\n", "text\n", "")]
+BROKEN += [("a.tsv", "text\tb\na\n", "text"), ("a.jsonl", '{"text": "a"}\n{"b": 1}\n', "text")]
+BROKEN += [("a.csv", "text,b\na,b\n", "c"), ("a.jsonl", '{"tokens": ["a", "b"]}\n', "tokens")]
+BROKEN += [("a.jsonl", '{"text": "a", "b": 2}\n{"b": 1}\n', "{b}: {text}")]
+
+
+@pytest.mark.parametrize(("name", "content", "column"), BROKEN)
+def test_tables_that_cannot_be_read_whole_are_refused(name, content, column, tmp_path):
     (tmp_path / name).write_text(content)
     with pytest.raises(InputError):
-        rows(tmp_path / name, columns=columns)
+        rows(tmp_path / name, columns=[column])
 
 
 @pytest.mark.parametrize(

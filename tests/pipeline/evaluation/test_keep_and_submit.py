@@ -19,15 +19,8 @@ from tests.support.refusals import refused
 
 def configured(folder, task, **settings):
     """Return a configuration of `task`, whose files and model are below `folder`."""
-    return EvaluateConfig(
-        workdir=str(folder),
-        out=str(folder / "out"),
-        task=task,
-        data=str(folder / "data"),
-        pretrained=str(folder / "model"),
-        sequence_length=16,
-        **settings,
-    )
+    places = {name: str(folder / name) for name in ("out", "data")} | {"pretrained": str(folder / "model")}
+    return EvaluateConfig(workdir=str(folder), task=task, sequence_length=16, **places, **settings)
 
 
 @pytest.mark.parametrize("key", ["keep", "submit"])
@@ -126,8 +119,7 @@ def pairs(tmp_path):
 def test_a_causal_model_is_refused_before_it_is_trained(pairs):
     task = examples.task_of("rte")
     context = grid_search.prepare(configured(pairs, task))
-    assert len(context.train) == 2
-    assert grid_search.score_of(context, []).title == "RTE"
+    assert (len(context.train), grid_search.score_of(context, []).title) == (2, "RTE")
     with refused(InputError, "causal", path=str(pairs / "model")):
         grid_search.prepare(configured(pairs, task, keep=True))
 

@@ -48,14 +48,8 @@ def write_blimp(data, rows=20):
         lines = []
         for number in range(rows):
             good, bad = (" ".join(draw.choice(list("abcdefgh"), 5)) for _ in range(2))
-            row = {
-                "sentence_good": f"{good} .",
-                "sentence_bad": f"{bad} .",
-                "field": "syntax",
-                "linguistics_term": term,
-                "UID": name,
-                "pairID": str(number),
-            }
+            row = {"sentence_good": f"{good} .", "sentence_bad": f"{bad} .", "pairID": str(number)}
+            row |= {"field": "syntax", "linguistics_term": term, "UID": name}
             lines.append(json.dumps(row))
         (folder / f"{name}.jsonl").write_text("\n".join(lines) + "\n")
     (folder / "models_summary.jsonl").write_text('{"UID": "agree_1", "lstm": 0.5}\n')
@@ -63,15 +57,8 @@ def write_blimp(data, rows=20):
 
 def config_of(tmp_path, model, **settings):
     task = settings.pop("task", examples.task_of("blimp"))
-    return EvaluateConfig(
-        workdir=str(tmp_path),
-        out=str(tmp_path / "out"),
-        data=str(tmp_path / "data"),
-        task=task,
-        pretrained=str(model),
-        threads=1,
-        **settings,
-    )
+    places = {"workdir": str(tmp_path), "out": str(tmp_path / "out"), "data": str(tmp_path / "data")}
+    return EvaluateConfig(task=task, pretrained=str(model), threads=1, **places, **settings)
 
 
 def test_blimp_is_scored_without_training(tmp_path, model_folder):
@@ -151,12 +138,8 @@ def test_an_interval_over_paradigms_is_that_of_scipys_bootstrap():
         Pairs(["g"] * 440, ["b"] * 440, [none] * 440, names, dict.fromkeys(sizes, none)), right, 0
     )["macro"]
     parts = np.split(right.astype(float), [40, 140])
-    theirs = stats.bootstrap(
-        parts,
-        lambda *drawn, axis: np.mean([part.mean(axis) for part in drawn], axis=0),
-        method="percentile",
-        rng=np.random.default_rng(2),
-    )
+    macro, draws = lambda *drawn, axis: np.mean([part.mean(axis) for part in drawn], axis=0), np.random.default_rng(2)
+    theirs = stats.bootstrap(parts, macro, method="percentile", rng=draws)
     assert found["accuracy"] == pytest.approx(np.mean([part.mean() for part in parts]))
     assert found["interval"] == pytest.approx(list(theirs.confidence_interval), abs=theirs.standard_error / 5)
 
@@ -170,25 +153,18 @@ def test_a_small_paradigm_counts_as_much_as_a_large_one_in_the_macro_mean():
     assert found["phenomena"]["x"]["pairs"] == 100
 
 
+GOOD_BAD = '"sentence_good": "a b", "sentence_bad": "a c"'
+EWOK = '{"Domain": "social", "Context1": "a b.", "Context2": "a c.", "Target1": "d", "Target2": "e"}\n'
+COMPS = {"property_phrase": "d e", "prefix_acceptable": "a", "prefix_unacceptable": "b"}
+BLIMP_NL = 'sentence_good,sentence_bad,linguistic_phenomenon,paradigm\n"a b","a c",Anaphor,x1\n'
+ZHO = f'{{{GOOD_BAD}, "UID": "BA_deletion", "phenomenon": "BA"}}'
 FORMATS = {
-    "blimp_supplement": ("supplement_filtered/turn_taking.jsonl", '{"sentence_good": "a b", "sentence_bad": "a c"}\n'),
-    "zhoblimp": (
-        "ZhoBLiMP/BA_deletion.jsonl",
-        '{"sentence_good": "a b", "sentence_bad": "a c", "UID": "BA_deletion", "phenomenon": "BA"}',
-    ),
-    "blimp_nl": (
-        "blimp_nl/all.csv",
-        'sentence_good,sentence_bad,linguistic_phenomenon,paradigm\n"a b","a c",Anaphor,x1\n',
-    ),
+    "blimp_supplement": ("supplement_filtered/turn_taking.jsonl", f"{{{GOOD_BAD}}}\n"),
+    "zhoblimp": ("ZhoBLiMP/BA_deletion.jsonl", ZHO),
+    "blimp_nl": ("blimp_nl/all.csv", BLIMP_NL),
     "multiblimp": ("eng/data.tsv", 'sen\twrong_sen\tphenomenon\n"a ""b"" c"\ta d\tSV-#\na b\ta c\tSV-P\n'),
-    "ewok": (
-        "ewok_filtered/social.jsonl",
-        '{"Domain": "social", "Context1": "a b.", "Context2": "a c.", "Target1": "d", "Target2": "e"}\n',
-    ),
-    "comps": (
-        "comps/comps_base.jsonl",
-        '{"property_phrase": "d e", "prefix_acceptable": "a", "prefix_unacceptable": "b"}\n',
-    ),
+    "ewok": ("ewok_filtered/social.jsonl", EWOK),
+    "comps": ("comps/comps_base.jsonl", json.dumps(COMPS)),
 }
 
 
@@ -248,8 +224,7 @@ def test_sentences_after_a_context_have_the_ids_that_they_have_in_the_text(prefi
             bpe.library.encode(text, add_special_tokens=False).ids
             for text in (context, f"{context} {side}" if context else side)
         )
-        assert sequence.tolist() == [bpe.cls, *whole, bpe.sep]
-        assert start == 1 + len(before)
+        assert (sequence.tolist(), start) == ([bpe.cls, *whole, bpe.sep], 1 + len(before))
 
 
 @torch.no_grad()
@@ -422,8 +397,7 @@ def test_a_model_without_its_masked_lm_head_is_refused(tmp_path, model_folder):
 @pytest.mark.shared_data
 def test_the_whole_of_blimp_is_read(shared_data):
     pairs = zero_shot.read_pairs(str(shared_data), examples.task_of("blimp"))
-    assert len(pairs) == 67_000
-    assert len(pairs.groups) == 67
+    assert (len(pairs), len(pairs.groups)) == (67_000, 67)
     assert not pairs.malformed
     assert len({group for group, _ in pairs.groups.values()}) == 13
 

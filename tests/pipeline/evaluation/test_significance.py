@@ -13,46 +13,28 @@ def figures(metric, score, guess, rows, **more):
     return Score.from_json({"task": "x", **found})
 
 
-@pytest.mark.parametrize(
-    ("found", "remark"),
-    [
-        (figures("accuracy", 0.513, 0.5, 1000), "± 0.032"),
-        (figures("accuracy", 0.678, 0.5, 1000, baseline=0.5), None),
-        (figures("accuracy", 0.60, 0.5, 20), "on 20 dev examples"),
-        (figures("accuracy", 0.45, 0.6, 1000), "at chance"),
-        (figures("matthews", 0.05, 0.0, 500), "at chance"),
-        (figures("matthews", 0.3, 0.0, 500, baseline=0.1), None),
-        (figures("accuracy", 0.70, 0.5, 1000, baseline=0.72), "random initialisation"),
-        (
-            figures(
-                "f1",
-                0.81,
-                0.812,
-                400,
-                scores={"accuracy": 0.80, "f1": 0.81},
-                majority_scores={"accuracy": 0.684, "f1": 0.812},
-            ),
-            None,
-        ),
-        (figures("f1", 0.0, 0.0, 100), "at chance on 100"),
-        (
-            figures(
-                "f1",
-                0.27,
-                0.0,
-                187,
-                scores={"accuracy": 0.928, "precision": 0.3, "f1": 0.27},
-                majority_scores={"accuracy": 0.932, "precision": 0.0, "f1": 0.0},
-            ),
-            None,
-        ),
-        (figures("f1", 0.4, None, 100), None),  # type: ignore[arg-type]
-        (figures("accuracy", 0.3, 0.5, 0), "at chance"),
-        (figures("accuracy", 0.6, 0.5, 0, baseline=0.7), "initialisation"),
-    ],
-)
-def test_a_score_is_compared_with_guessing(found, remark):
-    said = significance.verdict(found)
+F1 = {"scores": {"accuracy": 0.80}, "majority_scores": {"accuracy": 0.684}}
+RARE = {"scores": {"accuracy": 0.928, "precision": 0.3, "f1": 0.27}, "majority_scores": {"accuracy": 0.932, "f1": 0.0}}
+CASES = [
+    ("± 0.032", "accuracy", 0.513, 0.5, 1000, {}),
+    (None, "accuracy", 0.678, 0.5, 1000, {"baseline": 0.5}),
+    ("on 20 dev examples", "accuracy", 0.60, 0.5, 20, {}),
+    ("at chance", "accuracy", 0.45, 0.6, 1000, {}),
+    ("at chance", "matthews", 0.05, 0.0, 500, {}),
+    (None, "matthews", 0.3, 0.0, 500, {"baseline": 0.1}),
+    ("random initialisation", "accuracy", 0.70, 0.5, 1000, {"baseline": 0.72}),
+    (None, "f1", 0.81, 0.812, 400, F1),
+    ("at chance on 100", "f1", 0.0, 0.0, 100, {}),
+    (None, "f1", 0.27, 0.0, 187, RARE),
+    (None, "f1", 0.4, None, 100, {}),
+    ("at chance", "accuracy", 0.3, 0.5, 0, {}),
+    ("initialisation", "accuracy", 0.6, 0.5, 0, {"baseline": 0.7}),
+]
+
+
+@pytest.mark.parametrize(("remark", "metric", "score", "guess", "rows", "more"), CASES)
+def test_a_score_is_compared_with_guessing(remark, metric, score, guess, rows, more):
+    said = significance.verdict(figures(metric, score, guess, rows, **more))
     assert (said is None) if remark is None else (said is not None and remark in said)
     assert said is None or " 0 " not in said
 

@@ -2,6 +2,7 @@
 
 import bz2
 import gzip
+import io
 import json
 import lzma
 import zipfile
@@ -61,24 +62,22 @@ def test_classes_of_a_parquet_file_have_its_names(tmp_path):
     assert read_columns(tmp_path, replace(OWN, labels=["pos", "neg"]), "a").labels == [0, 1]
 
 
-def test_a_damaged_parquet_file_is_named(tmp_path):
-    (tmp_path / "a").write_bytes(parquet(ROWS)[:-9])
-    with refused(InputError, "Parquet", path=str(tmp_path / "a")):
-        read_columns(tmp_path, OWN, "a")
+PACKED = gzip.compress(b"text,label\ngood,1\n" * 9)
+with zipfile.ZipFile(SPREADSHEET := io.BytesIO(), "w") as file:  # as Excel's are
+    file.writestr("xl/workbook.xml", "<workbook/>")
+BROKEN = [("a", parquet(ROWS)[:-9], "Parquet"), ("a.csv", SPREADSHEET.getvalue(), "export it as CSV")]
+BROKEN += [("a.csv.gz", PACKED[:cut], r"a\.csv\.gz: truncated at byte") for cut in (5, -3)]
+BROKEN += [("a.csv", b'text,label\n"not closed,1\nsome "quoted" words,0\n', None)]
+BROKEN += [("a.csv", b'text,label\n"a \\"good\\" film",1\n', None)]
+BROKEN += [("a.jsonl", b'{"text": "a", "text": "b", "label": 1}\n', None), ("a.json", b"[]", "no objects")]
+BROKEN += [("a.json", '[{"c\u00e2u": "a", "ca\u0302u": "b", "text": "c", "label": 1}]'.encode(), None)]
 
 
-@pytest.mark.parametrize("cut", [5, -3])
-def test_a_compressed_file_that_is_not_whole_is_named(tmp_path, cut):
-    (tmp_path / "a.csv.gz").write_bytes(gzip.compress(b"text,label\ngood,1\n" * 9)[:cut])
-    with refused(InputError, r"a\.csv\.gz: truncated at byte", path=str(tmp_path / "a.csv.gz")):
-        read_columns(tmp_path, OWN, "a.csv.gz")
-
-
-def test_a_spreadsheet_is_no_csv_file(tmp_path):
-    with zipfile.ZipFile(tmp_path / "a.csv", "w") as file:  # as Excel's are
-        file.writestr("xl/workbook.xml", "<workbook/>")
-    with refused(InputError, "export it as CSV", path=str(tmp_path / "a.csv")):
-        read_columns(tmp_path, OWN, "a.csv")
+@pytest.mark.parametrize(("name", "content", "said"), BROKEN)
+def test_what_is_broken_or_can_be_read_in_two_ways_is_refused(tmp_path, name, content, said):
+    (tmp_path / name).write_bytes(content)
+    with refused(InputError, said, path=str(tmp_path / name)):
+        read_columns(tmp_path, OWN, name)
 
 
 def test_a_csv_text_may_be_long_and_blank_lines_are_no_rows(tmp_path):
@@ -86,14 +85,6 @@ def test_a_csv_text_may_be_long_and_blank_lines_are_no_rows(tmp_path):
     (tmp_path / "a.csv").write_text(f"\ntext,label\n\n{text},1\n\n")
     found = read_columns(tmp_path, OWN, "a.csv")
     assert (found.texts[0], found.labels, found.malformed) == ([text.strip()], [1], [])
-
-
-@pytest.mark.parametrize("content", ["[]", '{"mine": []}'])
-def test_a_list_of_nothing_is_named(tmp_path, content):
-    (tmp_path / "a.json").write_text(content)
-    task = replace(OWN, key="mine" if content.startswith("{") else None)
-    with refused(InputError, "no objects", path=str(tmp_path / "a.json")):
-        read_columns(tmp_path, task, "a.json")
 
 
 def test_a_damaged_member_of_a_zip_file_is_named(tmp_path):
@@ -121,12 +112,8 @@ def test_rows_without_a_key_are_named_and_broken_json_too(tmp_path):
 
 
 def test_json_rows_may_lack_keys_that_the_task_does_not_use(tmp_path):
-    rows = [
-        {"text": "a", "label": 1, "note": "x"},
-        {"text": "b", "label": 0},
-        {"label": 0, "note": "y"},
-        {"text": "c", "label": 0, "other": [1]},
-    ]
+    rows = [{"text": "a", "label": 1, "note": "x"}, {"text": "b", "label": 0}, {"label": 0, "note": "y"}]
+    rows.append({"text": "c", "label": 0, "other": [1]})
     (tmp_path / "a.json").write_text(json.dumps(rows))
     for columns in (["text"], ["{text}"]):
         found = read_columns(tmp_path, replace(OWN, columns=columns), "a.json")
@@ -134,19 +121,10 @@ def test_json_rows_may_lack_keys_that_the_task_does_not_use(tmp_path):
         assert found.malformed == [f"{tmp_path / 'a.json'}, row 3: 'text' is missing"]
 
 
-@pytest.mark.parametrize(
-    ("name", "content"),
-    [
-        ("a.csv", 'text,label\n"not closed,1\nsome "quoted" words,0\n'),
-        ("a.csv", 'text,label\n"a \\"good\\" film",1\n'),
-        ("a.jsonl", '{"text": "a", "text": "b", "label": 1}\n'),
-        ("a.json", '[{"c\u00e2u": "a", "ca\u0302u": "b", "text": "c", "label": 1}]'),
-    ],
-)
-def test_what_can_be_read_in_two_ways_is_refused(tmp_path, name, content):
-    (tmp_path / name).write_text(content, encoding="utf-8")
-    with refused(InputError, path=str(tmp_path / name)):
-        read_columns(tmp_path, OWN, name)
+def test_a_list_of_nothing_is_named(tmp_path):
+    (tmp_path / "a.json").write_text('{"mine": []}')
+    with refused(InputError, "no objects", path=str(tmp_path / "a.json")):
+        read_columns(tmp_path, replace(OWN, key="mine"), "a.json")
 
 
 def test_lists_and_nulls_are_no_texts(tmp_path):
@@ -194,15 +172,11 @@ def test_test_sets_have_no_labels_and_cola_has_a_header_there_alone(tmp_path):
     assert (found.texts[0], found.labels) == (["I ate.", "He eat."], [0, 0])
 
 
+EXCERPTS = [("glue_excerpts", task, None) for task in ("cola", "sst2", "rte", "ax")]
+
+
 @pytest.mark.shared_data
-@pytest.mark.parametrize(
-    ("place", "task", "rows"),
-    [
-        ("glue", "wnli", 146),
-        ("glue", "qnli", 5463),
-        *(("glue_excerpts", task, None) for task in ("cola", "sst2", "rte", "ax")),
-    ],
-)
+@pytest.mark.parametrize(("place", "task", "rows"), [("glue", "wnli", 146), ("glue", "qnli", 5463), *EXCERPTS])
 def test_real_test_sets_are_read(shared_data, place, task, rows):
     config = examples.task_of(task)
     assert config.test is not None

@@ -80,15 +80,8 @@ def test_several_labels_are_learnt_and_answered(config, monkeypatch, capsys):
         texts = [draw.choice(list("abcdef"), 5).tolist() for _ in range(count)]
         rows = [json.dumps({"text": " ".join(t), "label": sorted({*t} & {*"abc"})}) for t in texts]
         (Path(config.data) / f"{name}.jsonl").write_text("\n".join(rows))
-    task = TaskConfig(
-        name="own",
-        columns=["text"],
-        labels=["a", "b", "c"],
-        multilabel=True,
-        metrics=["macro_f1", "micro_f1"],
-        train="train.jsonl",
-        dev="dev.jsonl",
-    )
+    files = {"train": "train.jsonl", "dev": "dev.jsonl", "multilabel": True, "metrics": ["macro_f1", "micro_f1"]}
+    task = TaskConfig(name="own", columns=["text"], labels=["a", "b", "c"], **files)
     config = replace(config, task=task, epochs=5, learning_rates=[1e-2], keep=True, baseline=False)
     found = run(replace(config, class_weights="balanced")).figures
     assert found["score"] > 0.6 > 0.4 > found["majority"]

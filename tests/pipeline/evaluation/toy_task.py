@@ -1,6 +1,7 @@
 """A task of letters that can be learnt, and its evaluation."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -10,14 +11,9 @@ from pipeline.records.manifest import Manifest
 from pipeline.stages import stage
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefgh"]
-TASK = TaskConfig(
-    name="toy",
-    folder="Toy",
-    columns=["sentence1", "sentence2"],
-    labels=["no", "yes"],
-    metrics=["accuracy", "f1"],
-    sample=True,
-)
+LABELS = ["no", "yes"]
+COLUMNS = ["sentence1", "sentence2"]
+TASK = TaskConfig(name="toy", folder="Toy", columns=COLUMNS, labels=LABELS, metrics=["accuracy", "f1"], sample=True)
 
 
 def write_task(folder: Path) -> None:
@@ -38,17 +34,9 @@ def write_task(folder: Path) -> None:
 def configured(tmp_path: Path, model_folder: Path) -> EvaluateConfig:
     """Write the files of the task; return the configuration of one quick run of it."""
     write_task(tmp_path / "tasks" / "Toy")
-    return EvaluateConfig(
-        workdir=str(tmp_path),
-        out=str(tmp_path / "evaluate-toy"),
-        task=TASK,
-        epochs=1,
-        data=str(tmp_path / "tasks"),
-        pretrained=str(model_folder),
-        batch_sizes=[16],
-        learning_rates=[3e-3],
-        sequence_length=16,
-    )
+    grid: dict[str, Any] = {"epochs": 1, "batch_sizes": [16], "learning_rates": [3e-3], "sequence_length": 16}
+    places = {"workdir": str(tmp_path), "out": str(tmp_path / "evaluate-toy"), "data": str(tmp_path / "tasks")}
+    return EvaluateConfig(task=TASK, pretrained=str(model_folder), **places, **grid)
 
 
 def run(config: EvaluateConfig) -> Manifest:

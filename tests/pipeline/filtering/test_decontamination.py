@@ -1,5 +1,6 @@
 """Documents are left out if a set of n-grams, built by a few lines, has one of theirs; no others are."""
 
+import gzip
 import json
 import re
 from pathlib import Path
@@ -13,6 +14,7 @@ from pipeline.config import CorpusConfig, FiltersConfig
 from pipeline.filtering import filters
 from pipeline.readers import ReadLog, open_corpus
 from pipeline.text import clean
+from tests.pipeline.filtering.test_filters import story
 
 WORDS = st.sampled_from(["a", "B", "The", "x2", "é", "Straße", "ночь", "-", "don't", "1,000", "snake_case"])
 TEXTS = st.lists(st.lists(WORDS, max_size=12).map(" ".join), min_size=1, max_size=4)
@@ -49,3 +51,53 @@ def test_real_articles_that_share_a_passage_with_real_questions_are_those_of_the
     expected = {name for name, text in texts.items() if not known.isdisjoint(grams(text, 5))}
     assert 50 < len(expected) < len(texts) / 2
     assert {name for name, text in texts.items() if taken.check(text)} == expected
+
+
+# Passages are found in evaluation files of all layouts.
+
+
+TAGGED = [
+    ("dev.conll", "{word}\tO\n"),
+    ("eng.testa", "{word} NN I-NP O\n"),
+    ("ud.conllu", "{number}\t{word}\t_\tNOUN\t_\t_\t0\troot\t_\t_\n"),
+    ("dev.tsv", "{word}\tO\n"),
+    ("v4_gold", "bc/cctv/00 0 {number} {word} NN (TOP* -\n"),
+]
+
+
+@pytest.mark.parametrize(("name", "row"), TAGGED, ids=[name for name, _ in TAGGED])
+def test_words_are_read_from_columns(tmp_path, name, row):
+    passage = story(7).removesuffix(" 7.")
+    rows = [row.format(word=word, number=k) for k, word in enumerate(passage.split(), 1)]
+    (tmp_path / name).write_text(f"-DOCSTART- -X- O\n\n{''.join(rows[:20])}\n{''.join(rows[20:])}")
+    (taken,) = filters.build(FiltersConfig(decontaminate=[str(tmp_path / name)]))
+    assert taken.check(f"He read: {passage}")
+    assert not taken.check(story(8))
+    assert not taken.check(" ".join(map(str, range(1, 40))))
+
+
+def test_words_are_read_from_lists(tmp_path):
+    row = {"tokens": story(7).split(), "tags": ["O"] * 41}
+    (tmp_path / "dev.jsonl").write_text(json.dumps(row))
+    (taken,) = filters.build(FiltersConfig(decontaminate=[str(tmp_path)]))
+    assert taken.check(f"He read: {story(7)}")
+    assert not taken.check(story(8))
+
+
+@pytest.mark.parametrize("indent", [None, 1])
+def test_json_is_read_whole_or_by_lines_whatever_its_name(tmp_path, indent):
+    rows = [{"text": story(number)} for number in (7, 9)]
+    text = json.dumps(rows, indent=1) if indent else "\n".join(map(json.dumps, rows))
+    (tmp_path / "dev.json").write_text(text)
+    (taken,) = filters.build(FiltersConfig(decontaminate=[str(tmp_path)]))
+    assert [taken.check(f"He read: {story(number)}") is not None for number in (7, 8, 9)] == [True, False, True]
+
+
+@pytest.mark.parametrize("name", ["dev.tsv", "dev.jsonl", "dev.txt.gz"])
+def test_files_in_an_old_encoding_are_read_as_the_corpus_is(tmp_path, name):
+    passage = "Старый сторож вышел на крыльцо, и снег тихо падал на тёмные ели у дома лесника"
+    written = (json.dumps({"text": passage}, ensure_ascii=False) if "jsonl" in name else passage).encode("cp1251")
+    (tmp_path / name).write_bytes(gzip.compress(written) if name.endswith(".gz") else written)
+    (taken,) = filters.build(FiltersConfig(decontaminate=[str(tmp_path)]), "ru")
+    assert taken.check(f"Он читал: {passage}.")
+    assert not taken.check(f"Он читал: {passage[:30]}.")

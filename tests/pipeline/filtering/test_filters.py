@@ -25,8 +25,8 @@ from pipeline.text import clean
 from tests.support.preparing import settings, vocabulary
 from tests.support.refusals import refused
 
-TEXT_OF_WORDS = "river mill road rain roof town letter supper clock hall apple bread market"
-WORDS = TEXT_OF_WORDS.split()
+TOWN = "river mill road rain roof town letter supper clock hall apple bread market"
+WORDS = TOWN.split()
 
 
 def story(seed, words=40):
@@ -43,16 +43,6 @@ def test_tagged_sentences_are_found_without_their_tags(tmp_path):
         (taken,) = filters.build(FiltersConfig(decontaminate=[str(place)]))
         assert taken.check(" ".join(words))
         assert not taken.check(story(2))
-
-
-def test_a_file_of_short_texts_alone_is_named(tmp_path, capsys):
-    (tmp_path / "long.jsonl").write_text(json.dumps({"text": story(1)}))
-    (tmp_path / "short.jsonl").write_text(json.dumps({"text": "the river was old"}))
-    filtering = FiltersConfig(decontaminate=[str(tmp_path)])
-    plan.check_filters(settings("text", tmp_path, "v", filters=filtering))
-    said = capsys.readouterr().out
-    assert str(tmp_path / "short.jsonl") in said
-    assert "long.jsonl" not in said
 
 
 @pytest.mark.parametrize(
@@ -210,19 +200,13 @@ def test_compressed_evaluation_files_are_read(tmp_path, name, pack):
         assert not taken.check("He said that the mill was old.")
 
 
-@pytest.mark.parametrize(
-    ("name", "raw"),
-    [
-        ("dev.tsv", bytes(range(256)) * 9),
-        ("dev.parquet", b"PAR1" + bytes(range(32)) * 9),
-        ("dev.tsv.gz", b""),
-        ("dev.zip", b"PK\x03\x04" + bytes(99)),
-        ("dev.tsv.xz", lzma.compress(b"a text of a few words")[:-9]),
-    ],
-    ids=["binary", "parquet", "empty", "zip", "truncated"],
-)
-def test_an_evaluation_file_that_is_not_text_is_refused(tmp_path, name, raw):
-    (tmp_path / name).write_bytes(raw)
+NO_TEXT = {"dev.tsv": bytes(range(256)) * 9, "dev.parquet": b"PAR1" + bytes(range(32)) * 9, "dev.tsv.gz": b""}
+NO_TEXT |= {"dev.zip": b"PK\x03\x04" + bytes(99), "dev.tsv.xz": lzma.compress(b"a text of a few words")[:-9]}
+
+
+@pytest.mark.parametrize("name", NO_TEXT)
+def test_an_evaluation_file_that_is_not_text_is_refused(tmp_path, name):
+    (tmp_path / name).write_bytes(NO_TEXT[name])
     for place in (tmp_path / name, tmp_path):
         with refused(InputError, path=str(tmp_path / name)):
             filters.build(FiltersConfig(decontaminate=[str(place)], ngram=2))
@@ -254,11 +238,16 @@ def test_a_folder_with_evaluation_data_of_an_unknown_type_is_refused(tmp_path):
         filters.build(config)
 
 
-def test_evaluation_files_that_no_document_can_match_are_refused(tmp_path):
-    (tmp_path / "dev.tsv").write_text("four words of text\n")
+def test_evaluation_files_that_no_document_can_match_are_refused_and_one_of_several_is_named(tmp_path, capsys):
+    (tmp_path / "short.tsv").write_text("four words of text\n")
     filters.build(FiltersConfig(decontaminate=[str(tmp_path)], ngram=4))
     with refused(InputError, key="filters.decontaminate"):
         filters.build(FiltersConfig(decontaminate=[str(tmp_path)], ngram=5))
+    (tmp_path / "long.jsonl").write_text(json.dumps({"text": story(1)}))
+    plan.check_filters(settings("text", tmp_path, "v", filters=FiltersConfig(decontaminate=[str(tmp_path)])))
+    said = capsys.readouterr().out
+    assert str(tmp_path / "short.tsv") in said
+    assert "long.jsonl" not in said
 
 
 def jaccard(a, b, n):
@@ -300,33 +289,15 @@ def made(path, vocab, out, corpus, **more):
 
 
 def test_every_fate_is_counted(vocab, tmp_path):
-    rows = [story(k) for k in range(100)]
-    rows += [
-        "",
-        "Hello.",
-        story(3),
-        story(1, 900),
-        "1 2 3 " * 40,
-        story(2) + " Lorem ipsum.",
-        "x " * 30 + "said that the river was old",
-        story(5).replace("apple", "bread", 1),
-    ]
+    rows = [*(story(k) for k in range(100)), "", "Hello.", story(3), story(1, 900), "1 2 3 " * 40]
+    rows += [story(2) + " Lorem ipsum.", "x " * 30 + "said that the river was old"]
+    rows.append(story(5).replace("apple", "bread", 1))
     path = tmp_path / "a.jsonl"
     lines = [json.dumps({"text": text}) for text in rows]
     path.write_text("\n".join([*lines, '{"texts": "other"}', "not JSON"]) + "\n")
-    figures = made(
-        path,
-        vocab,
-        tmp_path / "out",
-        {"on_error": "skip"},
-        maximum_characters=3000,
-        maximum_non_letters=0.5,
-        banned=["(?i)lorem"],
-        decontaminate=[str(evaluation(tmp_path / "glue"))],
-        ngram=5,
-        near_duplicates=0.6,
-        shingle=3,
-    )
+    limits = {"maximum_characters": 3000, "maximum_non_letters": 0.5, "banned": ["(?i)lorem"], "ngram": 5}
+    near = {"near_duplicates": 0.6, "shingle": 3, "decontaminate": [str(evaluation(tmp_path / "glue"))]}
+    figures = made(path, vocab, tmp_path / "out", {"on_error": "skip"}, **limits, **near)
     assert figures["documents"] == {"read": 108, "empty": 1, "short": 1, "duplicate": 1, "filtered": 5, "written": 100}
     assert figures["filtered"] == {"long": 1, "non-letters": 1, "banned": 1, "contaminated": 1, "near duplicate": 1}
     assert figures["skipped"] == {"broken": 2}

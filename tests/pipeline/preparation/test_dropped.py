@@ -28,25 +28,11 @@ def own(number):
     return " ".join(" ".join(f"only{number} {word}" for word in words) + "." for words in drawn)
 
 
-ROWS = [
-    *map(own, range(COUNT)),
-    "",
-    "Hello.",
-    own(3),
-    own(4) * 30,
-    "1 2 3 " * 40,
-    own(5).replace("only5", "lorem ipsum"),
-    own(6).replace(".", ".", 1) + " Said that the river was old and grey.",
-    own(7) + " Also this.",
-]
-FILTERS = {
-    "maximum_characters": 3000,
-    "maximum_non_letters": 0.5,
-    "banned": ["(?i)lorem"],
-    "ngram": 6,
-    "near_duplicates": 0.7,
-    "shingle": 3,
-}
+ROWS = [*map(own, range(COUNT)), "", "Hello.", own(3), own(4) * 30, "1 2 3 " * 40]
+ROWS += [own(5).replace("only5", "lorem ipsum"), own(6) + " Said that the river was old and grey."]
+ROWS.append(own(7) + " Also this.")
+FILTERS = {"maximum_characters": 3000, "maximum_non_letters": 0.5, "banned": ["(?i)lorem"], "ngram": 6}
+FILTERS |= {"near_duplicates": 0.7, "shingle": 3}
 
 
 @pytest.fixture(scope="module")
@@ -62,14 +48,8 @@ def world(tmp_path_factory):
 
 def config(world, out, **more):
     filtering = FILTERS | {"decontaminate": [str(world / "evaluation.jsonl")]}
-    settings = {
-        "out": str(out),
-        "filters": FiltersConfig(**filtering),
-        "split_bytes": 10**6,
-        "shard_bytes": 15_000,
-        "validation_share": 0.2,
-        "sequence_length": 64,
-    }
+    settings = {"out": str(out), "filters": FiltersConfig(**filtering), "split_bytes": 10**6, "shard_bytes": 15_000}
+    settings |= {"validation_share": 0.2, "sequence_length": 64}
     return preparing.settings("jsonl", world / "corpus.jsonl", world / "vocab", **(settings | more))
 
 
@@ -119,8 +99,7 @@ def test_the_rows_do_not_depend_on_the_layout(world, tmp_path, monkeypatch):
     assert made(world, tmp_path / "merged", **small) == expected
     monkeypatch.setattr(dropped, "MOST", 9)
     figures, rows = made(world, tmp_path / "few", **small)
-    assert len(rows) == 9
-    assert figures == expected[0] | {"dropped": 9}
+    assert (len(rows), figures) == (9, expected[0] | {"dropped": 9})
     assert all(row in expected[1] for row in rows)
     assert made(world, tmp_path / "few in one", **many | {"split_bytes": 10**6})[1] == rows
 

@@ -25,12 +25,8 @@ def made(folder, texts, **more):
     """Return the account of a run over these documents, one per paragraph."""
     preparing.vocabulary(folder, [*WORDS, "."])
     (folder / "a.txt").write_text("\n\n".join(texts))
-    usual = {
-        "options": {"document": "paragraph"},
-        "minimum_characters": 0,
-        "validation_share": 0,
-        "sequence_length": 32,
-    }
+    usual = {"options": {"document": "paragraph"}, "minimum_characters": 0, "validation_share": 0}
+    usual["sequence_length"] = 32
     out = folder / "made"
     out.mkdir()
     config = preparing.settings("text", folder / "a.txt", folder, workdir=str(folder), **(usual | more))
@@ -60,16 +56,11 @@ def test_words_without_full_stops_reach_the_shards(tmp_path, pairs):
     assert used == counts.totals["tokens_used"] >= 0.97 * 720
 
 
-@pytest.mark.parametrize(
-    "more",
-    [
-        {"pairs": "nsp", "duplicates": 3},
-        {"pairs": "sop"},
-        {"pairs": "none"},
-        {"pairs": "none", "cross_documents": False, "duplicates": 2},
-        {"pairs": "none", "packing": "best_fit"},
-    ],
-)
+PAIRS = [{"pairs": "sop"}, {"pairs": "none"}, {"pairs": "none", "packing": "best_fit"}]
+PAIRS += [{"pairs": "nsp", "duplicates": 3}, {"pairs": "none", "cross_documents": False, "duplicates": 2}]
+
+
+@pytest.mark.parametrize("more", PAIRS)
 def test_tokens_read_are_in_shards_or_lost_by_name(tmp_path, more):
     pytest.importorskip("rensa")
     texts = [story(number, 2 + number % 9, 4 + number % 17) for number in range(60)]
@@ -99,15 +90,9 @@ def test_few_pairs_are_not_judged(tmp_path):
 
 
 def config(name, options):
-    return preparing.settings(
-        "lines",
-        "texts/*.txt",
-        "vocab",
-        out="out",
-        runner=RunnerConfig(name=name, options=options, exchange="files"),
-        filters=FiltersConfig(decontaminate=["task"], banned_file="banned"),
-        minimum_characters=0,
-    )
+    filters = FiltersConfig(decontaminate=["task"], banned_file="banned")
+    more = {"runner": RunnerConfig(name=name, options=options, exchange="files"), "filters": filters}
+    return preparing.settings("lines", "texts/*.txt", "vocab", out="out", minimum_characters=0, **more)
 
 
 @pytest.mark.parametrize(

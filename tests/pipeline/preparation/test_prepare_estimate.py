@@ -9,7 +9,6 @@ import re
 import pytest
 
 from pipeline import prepare
-from pipeline.config import PrepareConfig
 from pipeline.preparation import estimate as preparation
 from pipeline.readers import open_corpus
 from pipeline.records import estimate
@@ -23,9 +22,7 @@ def configuration(folder, documents):
     text = " ".join(f"Sailor {number} told a story of the sea." for number in range(100))
     line = json.dumps({"text": text}) + "\n"
     (folder / "a.jsonl").write_text(line * documents)
-    found: PrepareConfig = configured(
-        "prepare", "+corpus=jsonl", f"corpus.path={folder}/a.jsonl", f"workdir={folder}/work"
-    )
+    found = configured("prepare", "+corpus=jsonl", f"corpus.path={folder}/a.jsonl", f"workdir={folder}/work")
     return found
 
 

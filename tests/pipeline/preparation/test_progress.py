@@ -75,8 +75,8 @@ def test_tasks_say_how_far_they_are(words, tmp_path, monkeypatch):
 
 def test_a_heartbeat_follows_the_tasks_progress(words, tmp_path):
     plan = planned(words, tmp_path / "out")
-    beats: list[float] = []
-    counts: list[int] = []
+    beats = []
+    counts = []
 
     def pause(_):
         counts.append(len(beats))
@@ -108,12 +108,8 @@ def test_a_job_that_hangs_is_named_once(words, tmp_path, capsys):
 def test_a_terminal_shows_both_phases_to_their_end(root, words, workers):
     terminal, end = pty.openpty()
     termios.tcsetwinsize(end, (24, 100))
-    process = subprocess.Popen(
-        [sys.executable, "-m", "pipeline.prepare", *words, f"runner.workers={workers}"],
-        cwd=root,
-        stderr=end,
-        stdout=subprocess.DEVNULL,
-    )
+    words = [sys.executable, "-m", "pipeline.prepare", *words, f"runner.workers={workers}"]
+    process = subprocess.Popen(words, cwd=root, stderr=end, stdout=subprocess.DEVNULL)
     os.close(end)
     shown = b""
     while True:
@@ -204,15 +200,8 @@ def test_the_time_of_tasks_is_added_up(tmp_path):
 
 
 def config(folder, **more):
-    return preparing.settings(
-        "lines",
-        folder / "a.txt",
-        folder / "no-vocabulary-yet",
-        out=str(folder / "out"),
-        workdir=str(folder),
-        dry_run=True,
-        runner=RunnerConfig(**more),
-    )
+    places = {"out": str(folder / "out"), "workdir": str(folder), "dry_run": True, "runner": RunnerConfig(**more)}
+    return preparing.settings("lines", folder / "a.txt", folder / "no-vocabulary-yet", **places)
 
 
 def row(said, name):
@@ -233,8 +222,7 @@ def test_the_plan_is_printed_and_nothing_written(tmp_path, capsys, exchange, car
     assert row(said, "splits") == "5, read in 1 tasks"
     assert row(said, "shards") == "6, written in 1 tasks"
     assert carrier in row(said, "exchange")
-    assert ("engine" in row(said, "disk")) == (exchange == "engine")
-    assert set(tmp_path.iterdir()) == there
+    assert ("engine" in row(said, "disk"), set(tmp_path.iterdir())) == (exchange == "engine", there)
 
 
 @pytest.mark.slow

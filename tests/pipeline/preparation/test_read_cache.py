@@ -3,7 +3,6 @@
 import random
 import shutil
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -79,7 +78,7 @@ def corpus(tmp_path):
 
 
 def config(tmp_path, name, near=None, **more):
-    usual: dict[str, Any] = {"validation_share": 0.2, "minimum_characters": 0, "shard_bytes": 4000}
+    usual = {"validation_share": 0.2, "minimum_characters": 0, "shard_bytes": 4000}
     usual |= {"split_bytes": 600, "runner": RunnerConfig(task_bytes=600)}
     usual |= {"filters": FiltersConfig(near_duplicates=near), "out": str(tmp_path / name)}
     return preparing.settings("books", tmp_path / "corpus", tmp_path / "vocab", **(usual | more))
@@ -93,7 +92,7 @@ def test_a_corpus_that_changes_gives_the_bytes_of_a_run_from_scratch(seed, near,
     whole = len(reads)
     for step in range(3):
         change(corpus, draw)
-        how: dict[str, Any] = draw.choice(
+        how = draw.choice(
             [{"pairs": "nsp", "seed": step}, {"sequence_length": 64}, {"pairs": "none", "packing": "best_fit"}]
         )
         how["filters"] = FiltersConfig(near_duplicates=near and draw.choice([0.4, 0.8]))
@@ -153,8 +152,7 @@ def test_what_was_damaged_is_read_again(vocab, corpus, tmp_path, reads):
         unit.write_bytes(data)
         reads.clear()
         shutil.rmtree(tmp_path / "kept")
-        assert made(config(tmp_path, "kept", keep_reading=True)) == before
-        assert reads == [unit]
+        assert (made(config(tmp_path, "kept", keep_reading=True)), reads) == (before, [unit])
 
 
 def test_files_of_filters_count_by_what_they_say(vocab, corpus, tmp_path, reads):

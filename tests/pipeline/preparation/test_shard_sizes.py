@@ -58,6 +58,8 @@ def test_the_defaults_take_any_corpus_below_the_limit():
     checked(config(), [FileRange("a", 0, 1000 * GIB)])
     with pytest.raises(ConfigError):
         checked(config(), [FileRange("a", 0, 2000 * GIB)])
+    with refused(ConfigError, key="minimum_characters", value="-5"):
+        config(minimum_characters=-5)
 
 
 def test_a_shard_that_is_larger_than_expected_ends_the_job_in_one_line(tmp_path, monkeypatch):
@@ -92,16 +94,8 @@ def test_an_empty_corpus_is_one_line(tmp_path, more, limit, exchange):
     preparing.vocabulary(tmp_path, "a")
     (tmp_path / "empty.jsonl").touch()
     place = str(tmp_path / "empty.jsonl")
-    given = preparing.settings(
-        "jsonl",
-        place,
-        tmp_path,
-        limit=limit,
-        out=str(tmp_path / "out"),
-        runner=RunnerConfig(exchange=exchange),
-        workdir=str(tmp_path),
-        **more,
-    )
+    places = {"out": str(tmp_path / "out"), "workdir": str(tmp_path), "runner": RunnerConfig(exchange=exchange)}
+    given = preparing.settings("jsonl", place, tmp_path, limit=limit, **places, **more)
     with refused(InputError, key="corpus.path", path=place):
         prepare.execute(given)
 
@@ -143,17 +137,9 @@ def corpus(tmp_path):
 
 def made(corpus, out):
     """Return the files that a run writes, by name, and its figures."""
-    config = preparing.settings(
-        "jsonl",
-        corpus / "a.jsonl.gz",
-        corpus,
-        runner=RunnerConfig(task_bytes=1),
-        workdir=str(corpus),
-        shard_bytes=4000,
-        minimum_characters=0,
-        validation_share=0.1,
-        sequence_length=32,
-    )
+    sizes = {"shard_bytes": 4000, "minimum_characters": 0, "validation_share": 0.1, "sequence_length": 32}
+    runner = RunnerConfig(task_bytes=1)
+    config = preparing.settings("jsonl", corpus / "a.jsonl.gz", corpus, runner=runner, workdir=str(corpus), **sizes)
     out.mkdir()
     figures = prepare.make(config, out).figures
     return {path.name: path.read_bytes() for path in out.iterdir()}, figures
@@ -162,7 +148,7 @@ def made(corpus, out):
 @pytest.mark.parametrize("direct", [shuffle.DIRECT, 1])
 def test_a_file_in_one_split_is_never_held_whole(corpus, tmp_path, monkeypatch, direct):
     whole = made(corpus, tmp_path / "whole")
-    held: list[int] = []
+    held = []
     by_bucket = steps.by_bucket
 
     def measured(table, bounds):

@@ -174,8 +174,7 @@ def test_a_file_too_long_for_a_book_is_refused(tmp_path, monkeypatch):
 def test_real_books(shared_data):
     found, tally = documents(shared_data / "books", 2**23)
     text = "\n".join(d.text for d in found)
-    assert len(found) == 89
-    assert tally.notes["mis-encoded letters mended"] == 6
+    assert (len(found), tally.notes["mis-encoded letters mended"]) == (89, 6)
     assert not any(char in text for char in "\r\ufeff\x00")
     assert "# Title" not in text
     assert text.count("_") < 200
@@ -184,5 +183,4 @@ def test_real_books(shared_data):
 @pytest.mark.shared_data
 def test_real_archives(shared_data):
     found, tally = documents(shared_data / "nltk", 2**20)
-    assert len(found) == 124
-    assert tally["not text"] == 2
+    assert (len(found), tally["not text"]) == (124, 2)

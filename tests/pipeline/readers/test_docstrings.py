@@ -89,12 +89,8 @@ def test_google_arguments_are_entries_of_their_own():
 def test_fields_and_list_items_are_paragraphs():
     text = "- the first item of the list\n  goes on here\n- the second item of the list\n\n"
     text += ":param name: the name of the file to open\n:returns: an open file that one can read"
-    assert paragraphs(text) == [
-        "the first item of the list goes on here",
-        "the second item of the list",
-        "name: the name of the file to open",
-        "an open file that one can read",
-    ]
+    items = ["the first item of the list goes on here", "the second item of the list"]
+    assert paragraphs(text) == [*items, "name: the name of the file to open", "an open file that one can read"]
 
 
 @pytest.mark.parametrize(

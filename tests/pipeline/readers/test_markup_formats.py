@@ -25,8 +25,7 @@ def test_records_of_a_wet_file_are_those_of_warcio(tmp_path):
             if record.rec_type == "conversion"
         ]
     found, log = read(config("warc", path))
-    assert [(document.id, document.text) for document in found] == wanted
-    assert log == {"metadata": 1}
+    assert ([(document.id, document.text) for document in found], log) == (wanted, {"metadata": 1})
 
 
 @pytest.mark.parametrize("dictionary", [False, True])

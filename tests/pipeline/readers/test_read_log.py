@@ -71,7 +71,7 @@ def test_the_position_moves_within_a_file_range(corpus, tmp_path):
     (tmp_path / name).write_bytes(CORPORA[corpus]())
     opened = open_corpus(CorpusConfig(name="c", reader=reader, path=str(tmp_path / name)), "")
     (file_range,) = opened.splits(1 << 30)
-    seen: list[int] = []
+    seen = []
     assert len(list(opened.read(file_range, ReadLog(progress=seen.append)))) == len(TEXTS)
     assert seen == sorted(seen)
     assert 0 <= seen[0] < file_range.size / 2 < seen[-1] <= file_range.size
@@ -82,7 +82,7 @@ def test_progress_counts_from_the_beginning_of_a_file_range(tmp_path):
     (tmp_path / "a.txt").write_bytes(LINES)
     opened = open_corpus(CorpusConfig(name="c", reader="lines", path=str(tmp_path)), "")
     _, second, *_ = opened.splits(len(LINES) // 3)
-    seen: list[int] = []
+    seen = []
     list(opened.read(second, ReadLog(progress=seen.append)))
     assert seen[0] == 0
     assert seen[-1] <= second.size

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pipeline import readers
 from pipeline.config import CorpusConfig
 from pipeline.errors import ConfigError, InputError
 from pipeline.readers import Document, FileRange, ReadLog, notes_of, open_corpus, wikipedia
@@ -71,7 +72,7 @@ def write(folder, data, name="dump.xml"):
 
 @pytest.mark.parametrize("pack", [bytes, bz2.compress, gzip.compress, lambda _: multistream(7)])
 def test_every_packing_gives_the_same_documents(pack, tmp_path):
-    documents, tally = read(write(tmp_path, pack(DUMP)))  # type: ignore[operator]
+    documents, tally = read(write(tmp_path, pack(DUMP)))
     assert [document.id for document in documents] == [f"wiki:{n}" for n in range(40)]
     assert documents[2] == Document("wiki:2", "Text of 2. Text of 2. Text of 2.", title="T2")
     assert not tally
@@ -97,14 +98,8 @@ def test_each_page_comes_out_once_for_any_cuts(tmp_path_factory, packing, cuts):
         assert found == [f"wiki:{number}" for number in range(40)]
 
 
-FAULTS = {
-    "a control character": "\b",
-    "its reference": "&#8;",
-    "an entity": "&nbsp;",
-    "a bare sign": "a & b",
-    "a tag": "<br>",
-    "no letters": b"\xff\xfe",
-}
+FAULTS = {"a control character": "\b", "its reference": "&#8;", "an entity": "&nbsp;", "a bare sign": "a & b"}
+FAULTS |= {"a tag": "<br>", "no letters": b"\xff\xfe"}
 
 
 @pytest.mark.parametrize("fault", FAULTS)
@@ -136,16 +131,10 @@ def test_a_dump_without_its_end_is_refused_whatever_may_be_skipped(end, tmp_path
 
 
 def test_everything_passed_over_is_counted_by_its_reason(tmp_path):
-    pages = [
-        page(1, revision("Text.")),
-        page(2, revision("Talk."), namespace=1),
-        page(3, revision("#REDIRECT [[T1]]"), more='<redirect title="T1" />'),
-        page(4, revision("#redirect [[T1]]")),
-        page(5, revision("a {}", model="css")),
-        page(6, revision("")),
-        page(7, revision("{{only|a template}}")),
-        page(8),
-    ]
+    pages = [page(1, revision("Text.")), page(2, revision("Talk."), namespace=1), page(6, revision("")), page(8)]
+    pages += [page(3, revision("#REDIRECT [[T1]]"), more='<redirect title="T1" />')]
+    pages += [page(4, revision("#redirect [[T1]]")), page(5, revision("a {}", model="css"))]
+    pages += [page(7, revision("{{only|a template}}"))]
     documents, tally = read(write(tmp_path, HEAD + "".join(pages) + TAIL))
     assert [document.id for document in documents] == ["wiki:1"]
     assert tally == {"namespace": 1, "redirect": 2, "model": 1, "empty": 3}
@@ -186,8 +175,7 @@ def test_old_dumps_tell_the_namespace_by_the_title_only(tmp_path):
     talk = page(2, revision("Talk."), namespace=None).replace("T2", "Diskusjon:T1")
     titled = page(3, revision("Text."), namespace=None).replace("T3", "Alien: Part 3")
     documents, tally = read(write(tmp_path, HEAD + talk + titled + TAIL))
-    assert [document.id for document in documents] == ["wiki:3"]
-    assert tally == {"namespace": 1}
+    assert ([document.id for document in documents], tally) == (["wiki:3"], {"namespace": 1})
 
 
 def test_the_dump_names_its_own_namespaces(tmp_path):
@@ -292,8 +280,7 @@ def test_memory_is_flat_in_the_size_of_the_dump(tmp_path):
 )
 def test_real_dumps_account_for_every_page(shared_data, name, documents, total):
     found, tally = read(shared_data / "wiki_xml" / name)
-    assert len(found) == documents
-    assert len(found) + tally.total() == total
+    assert (len(found), len(found) + tally.total()) == (documents, total)
 
 
 @pytest.mark.shared_data
@@ -318,3 +305,27 @@ def test_a_dump_says_its_wiki_and_its_date(tmp_path, name, date):
     mix = CorpusConfig(name="m", reader="mix", parts={"a": {"reader": "wikipedia", "path": corpus.path}})
     assert dict(notes_of(open_corpus(corpus, "").splits(10**6))) == {f"dumps of vi.wikipedia.org{date}": 1}
     assert dict(notes_of(open_corpus(mix, "").splits(10**6))) == {f"a: dumps of vi.wikipedia.org{date}": 1}
+
+
+# Readers keep the title of a document where its format has one.
+
+
+WORDS = "\nA line of the text that follows.\n"
+
+
+@pytest.mark.parametrize(
+    ("reader", "name", "text", "title"),
+    [
+        ("wikiextractor", "wiki_00", f'<doc id="1" title="A &amp; B">\nA & B\n{WORDS}</doc>\n', "A & B"),
+        ("books", "a.md", f"# Under the Sea\n{WORDS}", "Under the Sea"),
+        ("books", "a.txt", f"Title: Under the Sea\n{WORDS}", "Under the Sea"),
+        ("books", "a.txt", WORDS, ""),
+        ("jsonl", "a.jsonl", '{"text": "A line.", "title": "Under the Sea"}\n', "Under the Sea"),
+        ("jsonl", "a.jsonl", '{"text": "A line.", "title": 7}\n', ""),
+    ],
+)
+def test_a_title_is_kept(tmp_path: Path, reader: str, name: str, text: str, title: str) -> None:
+    (tmp_path / name).write_text(text)
+    opened = readers.open_corpus(CorpusConfig(name="x", reader=reader, path=str(tmp_path / name)), "")
+    (file_range,) = opened.splits(1 << 40)
+    assert [document.title for document in opened.read(file_range, readers.ReadLog())] == [title]

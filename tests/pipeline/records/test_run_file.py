@@ -26,14 +26,9 @@ FLOATS = st.floats(allow_nan=False, allow_infinity=False)
 
 
 def config(**changes):
-    values: dict[str, object] = {
-        "corpus": CorpusConfig(name="c", reader="text"),
-        "runner": RunnerConfig(),
-        "source": "s",
-        "vocab": "v",
-        "out": "o",
-    }
-    return PrepareConfig(**(values | changes))  # type: ignore[arg-type]
+    corpus = CorpusConfig(name="c", reader="text")
+    values = {"corpus": corpus, "runner": RunnerConfig(), "source": "s", "vocab": "v", "out": "o"}
+    return PrepareConfig(**(values | changes))
 
 
 def recorded(workdir, made):
@@ -68,16 +63,10 @@ def test_a_process_composes_nothing_to_know_its_settings(tmp_path):
     st.dictionaries(TEXT, TEXT | st.integers() | st.floats(allow_nan=False, allow_infinity=False)),
 )
 def test_any_value_comes_back(tmp_path_factory, text, banned, options):
-    run = recorded(
-        tmp_path_factory.mktemp("record"),
-        config(
-            out=f"o{text}",
-            filters=FiltersConfig(banned=banned),
-            corpus=CorpusConfig(name="c", reader="text", path=f"p{text}", options=options),
-        ),
-    )
-    assert stage_of(run) == run.stages["prepare"].config
-    assert run_plan.read(run.place) == run
+    corpus = CorpusConfig(name="c", reader="text", path=f"p{text}", options=options)
+    given = config(out=f"o{text}", filters=FiltersConfig(banned=banned), corpus=corpus)
+    run = recorded(tmp_path_factory.mktemp("record"), given)
+    assert (stage_of(run), run_plan.read(run.place)) == (run.stages["prepare"].config, run)
 
 
 def test_words_change_what_the_record_says(tmp_path):

@@ -50,32 +50,18 @@ def page(tmp_path_factory):
         "totals": {"tokens": 987_654_321, "train": 9_000_000, "validation": 90_000},
         "lengths": {str(length): 10 + length**2 for length in range(5, 128)},
     }
-    scored = {
-        "task": "x",
-        "title": "A task with rather a long name",
-        "sample": True,
-        "metric": "matthews",
-        "score": 0.7,
-        "baseline": 0.5,
-        "majority": 0.0,
-        "rows": {"train": 4000, "dev": 1000},
-        "remarks": ["12 of 1,000 dev examples are in train too"],
-        "confusion": {one: {other: 250 for other in ("yes", "no")} for one in ("yes", "no")},
-        "wrong": [{"texts": ["words " * 40, "more words"], "label": "yes", "answer": "no"}],
-    }
+    scored = {"task": "x", "title": "A task with rather a long name", "sample": True, "metric": "matthews"}
+    scored |= {"score": 0.7, "baseline": 0.5, "majority": 0.0, "rows": {"train": 4000, "dev": 1000}}
+    scored |= {"remarks": ["12 of 1,000 dev examples are in train too"]}
+    scored |= {"confusion": {one: {other: 250 for other in ("yes", "no")} for one in ("yes", "no")}}
+    scored |= {"wrong": [{"texts": ["words " * 40, "more words"], "label": "yes", "answer": "no"}]}
     trained = {"validation": {"masked_lm_accuracy": 0.2}, "most_frequent_accuracy": 0.05}
     made = {"prepare": prepared, "train": trained, "evaluate-a-rather-long-name": scored}
     for number, (name, figures) in enumerate(made.items()):
         (work / name).mkdir(exist_ok=True)
-        finished.manifest(
-            name.partition("-")[0],
-            fingerprint=str(number) * 64,
-            inputs={"x": str(number - 1) * 64},
-            figures=figures,
-            summary="words " * 30,
-            seconds=60.0 * 10**number,
-            finished=f"2026-01-0{number + 1}T00:00:00+00:00",
-        ).write(work / name)
+        marks = {"fingerprint": str(number) * 64, "inputs": {"x": str(number - 1) * 64}, "summary": "words " * 30}
+        when = {"seconds": 60.0 * 10**number, "finished": f"2026-01-0{number + 1}T00:00:00+00:00"}
+        finished.manifest(name.partition("-")[0], figures=figures, **marks, **when).write(work / name)
     draws = np.random.default_rng(0)
     rows = [
         {

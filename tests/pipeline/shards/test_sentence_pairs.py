@@ -36,7 +36,7 @@ def reference_pairs(lengths, max_tokens, short, key, by_order=False):
             turn += 1
             if by_order and 0 < here == len(document) - 1:
                 here -= 1
-            chunk: list[list[int]] = []
+            chunk = []
             while here + len(chunk) < len(document):
                 chunk.append(document[here + len(chunk)])
                 if sum(map(len, chunk)) >= target:
@@ -46,7 +46,7 @@ def reference_pairs(lengths, max_tokens, short, key, by_order=False):
             is_random = len(chunk) == 1 or uniform(8 * turn + 1) < 0.5
             if len(documents) == 1 or by_order:
                 is_random = False
-            b: list[int] = []
+            b = []
             if is_random:
                 other = int(uniform(8 * turn + 2) * (len(documents) - 1))
                 other += other >= number
@@ -96,7 +96,7 @@ def pairs_of(lengths, max_tokens, short):
 def vectorised_pairs(documents, *rest, by_order=False):
     """The same as lists."""
     chosen = np.arange(len(documents))
-    pairs = next_sentence_pairs(documents, *rest, chosen, by_order=by_order)  # type: ignore[arg-type]
+    pairs = next_sentence_pairs(documents, *rest, chosen, by_order=by_order)
     pairs = pairs[pairs.b_len > 0]
     values, offsets = gather(documents.tokens, pairs)
     return [
@@ -142,8 +142,7 @@ def test_by_order_pairs_are_neighbours_in_or_out_of_order(lengths, max_tokens, s
     key = counter_rng.key(seed, "x")
     owner = owners(lengths)
     for a, b, swapped in vectorised_pairs(documents, max_tokens, 0.1, key, by_order=True):
-        assert owner[a[0]] == owner[b[0]]
-        assert (a[0] > b[0]) == swapped
+        assert (owner[a[0]], a[0] > b[0]) == (owner[b[0]], swapped)
     whole = vectorised_pairs(documents, 10_000, 0.0, key, by_order=True)
     covered = {token for a, b, _ in whole for token in (*a, *b)}
     assert covered == {t for t in range(len(owner)) if len(lengths[owner[t]]) > 1}
@@ -172,7 +171,7 @@ def test_segments_are_slices_within_the_limit(lengths, max_tokens, seed):
 def test_without_truncation_no_token_of_a_document_is_lost(lengths, seed):
     documents = documents_of(lengths)
     owner = owners(lengths)
-    covered: set[int] = set()
+    covered = set()
     for a, b, is_random in vectorised_pairs(documents, 10_000, 0.0, counter_rng.key(seed, "x")):
         covered |= set(a) if is_random else set(a) | set(b)
     assert covered == set(range(len(owner)))

@@ -27,14 +27,9 @@ def info(vocab_size=100, split="train"):
 
 def write(path, rows, vocab_size=100):
     lengths = [len(row) for row in rows]
-    write_shard(
-        path,
-        info(vocab_size),
-        np.array([t for row in rows for t in row], np.uint32 if vocab_size > 65536 else np.uint16),
-        np.concatenate([[0], np.cumsum(lengths)]),
-        np.array([length // 2 for length in lengths]),
-        np.array([length % 3 == 0 for length in lengths], np.bool_),
-    )
+    tokens = np.array([t for row in rows for t in row], np.uint32 if vocab_size > 65536 else np.uint16)
+    halves, labels = np.array([n // 2 for n in lengths]), np.array([n % 3 == 0 for n in lengths], np.bool_)
+    write_shard(path, info(vocab_size), tokens, np.concatenate([[0], np.cumsum(lengths)]), halves, labels)
 
 
 @settings(max_examples=examples(30), deadline=None)
@@ -72,8 +67,7 @@ def test_marks_of_words_are_the_top_bit_of_an_id(tmp_path, size, dtype):
     write_shard(path, marked, marked.marked(ids, goes_on), offsets, a_len, labels)
     shard = open_shard(path)
     assert (shard.info, shard.values.dtype) == (marked, dtype)
-    assert shard.ids(0, 4).tolist() == ids.tolist()
-    assert shard.ids(1, 2).tolist() == [size - 1]
+    assert (shard.ids(0, 4).tolist(), shard.ids(1, 2).tolist()) == (ids.tolist(), [size - 1])
     top = 8 * np.dtype(dtype).itemsize - 1
     assert (shard.values >> top).tolist() == goes_on.tolist()
     metadata = json.loads(pa.ipc.open_file(path).schema.metadata[b"shard"])
@@ -96,8 +90,7 @@ def test_without_marks_a_shard_says_what_it_always_said(tmp_path):
     [
         ({"format": "shard/9"}, "shard/9"),
         ({"words": "jieba"}, "words='jieba' .*shard/1"),
-        ({"format": "shard/2"}, "words=None .*shard/2"),
-        ({"format": "shard/2", "words": 5}, "words=5 .*shard/2"),
+        *(({"format": "shard/2", "words": words}, f"words={words} .*shard/2") for words in (None, 5)),
     ],
 )
 def test_a_format_that_is_not_known_is_refused(tmp_path, wrong, message):
@@ -105,30 +98,37 @@ def test_a_format_that_is_not_known_is_refused(tmp_path, wrong, message):
     write(path, [[1, 2, 3]])
     batch = pa.ipc.open_file(path).read_all()
     fields = json.loads(batch.schema.metadata[b"shard"]) | wrong
-    table = batch.replace_schema_metadata({"shard": json.dumps(fields)})
-    with pa.ipc.new_file(str(path), table.schema) as writer:
-        writer.write_table(table)
+    another(path, batch.replace_schema_metadata({"shard": json.dumps(fields)}))
     with refused(InputError, message, path=str(path)):
         open_shard(path)
 
 
-def test_any_arrow_reader_opens_a_shard(tmp_path):
-    write(tmp_path / "train-0.arrow", [[1, 2, 3], [4]])
-    table = pa.ipc.open_file(tmp_path / "train-0.arrow").read_all()
-    assert table["input_ids"].to_pylist() == [[1, 2, 3], [4]]
-
-
-def test_a_missing_shard_is_named(tmp_path):
-    with refused(InputError, path=str(tmp_path / "gone.arrow")):
-        open_shard(tmp_path / "gone.arrow")
-
-
-@pytest.mark.parametrize("keep", [0, 10, 200, -30])
-def test_a_shard_cut_short_is_refused(tmp_path, keep):
-    path = tmp_path / "train-0.arrow"
-    write(path, [[1, 2, 3]] * 50)
+def cut(path, keep):
     path.write_bytes(path.read_bytes()[:keep])
-    with refused(InputError, "readable", path=str(path)):
+
+
+def another(path, rows=None):
+    """Write a file of Arrow with these rows."""
+    table = pa.table({"x": [1]}) if rows is None else rows
+    with pa.ipc.new_file(str(path), table.schema) as writer:
+        writer.write_table(table)
+
+
+@pytest.mark.parametrize("keep", [0, 10, 200, -30, None, "gone"])
+def test_what_is_no_shard_or_cut_short_is_refused(tmp_path, keep):
+    path = tmp_path / "train-0.arrow"
+    with pytest.raises(InputError, match=r"pipeline\.prepare"):
+        open_folder(tmp_path, "train")
+    write(path, [[1, 2, 3]] * 50)
+    assert pa.ipc.open_file(path).read_all()["input_ids"].to_pylist() == [[1, 2, 3]] * 50, "any Arrow reader opens it"
+    if keep == "gone":
+        path.unlink()
+    elif keep is None:
+        another(path)
+    else:
+        cut(path, keep)
+    said = {"gone": None, None: "Arrow"}.get(keep, "readable")
+    with refused(InputError, said, path=str(path)):
         open_shard(path)
 
 
@@ -150,19 +150,8 @@ def test_rows_without_a_value_are_refused(tmp_path, column):
     table = pa.ipc.open_file(path).read_all()
     columns = [part.combine_chunks() for part in table.columns]
     columns[column] = pa.array([columns[column][0].as_py(), None], columns[column].type)
-    table = pa.table(columns, schema=table.schema)
-    with pa.ipc.new_file(str(path), table.schema) as writer:
-        writer.write_table(table)
+    another(path, pa.table(columns, schema=table.schema))
     with refused(InputError, path=str(path)):
-        open_shard(path)
-
-
-def test_another_arrow_file_is_refused(tmp_path):
-    path = tmp_path / "train-0.arrow"
-    table = pa.table({"x": [1]})
-    with pa.ipc.new_file(str(path), table.schema) as writer:
-        writer.write_table(table)
-    with refused(InputError, "Arrow", path=str(path)):
         open_shard(path)
 
 
@@ -171,14 +160,9 @@ def test_words_of_an_id_are_those_of_its_shard(tmp_path):
         write(tmp_path / name, [[1] * count])
     words = {"train-0.arrow": {"words": 6.0}, "train-1.arrow": {"words": 1.0}, "train-2.arrow": {"words": 0.0}}
     finished.manifest("prepare", figures={"shards": words}).write(tmp_path)
-    assert words_per_token(open_folder(tmp_path, "train")).tolist() == [0.75, 0.25, 0.0]  # type: ignore[union-attr]
+    assert words_per_token(open_folder(tmp_path, "train")).tolist() == [0.75, 0.25, 0.0]
     finished.manifest("prepare", figures={"shards": words | {"train-1.arrow": {}}}).write(tmp_path)
     assert words_per_token(open_folder(tmp_path, "train")) is None
-
-
-def test_an_empty_folder_is_an_error_that_says_what_to_do(tmp_path):
-    with pytest.raises(InputError, match=r"pipeline\.prepare"):
-        open_folder(tmp_path, "train")
 
 
 def test_shards_of_two_makings_do_not_mix(tmp_path):
@@ -196,7 +180,7 @@ KEY = counter_rng.key(0, "x")
 
 def pieces(row):
     """What is between the separators of a sequence."""
-    found: list[list[int]] = [[]]
+    found = [[]]
     for token in row:
         if token == SEPARATOR:
             found.append([])
@@ -224,7 +208,7 @@ def test_every_token_is_in_one_sequence_and_only_long_documents_are_cut(lengths,
 
 def plain(sizes, most):
     """Best fit of decreasing sizes, by looking at every sequence: how full each is, sorted."""
-    full: list[int] = []
+    full = []
     for size in sorted(sizes, reverse=True):
         fits = [n for n, used in enumerate(full) if used + 1 + size <= most]
         if fits:
@@ -248,7 +232,7 @@ def test_cut_documents_are_counted_in_both_packings(lengths, most):
     owner = owners(lengths)
     for pack in (full_sentences, best_fit):
         tokens, pairs, cut = pack(documents, most, KEY, separator=SEPARATOR, chosen=np.arange(len(lengths)))
-        homes: dict[int, set[int]] = {}
+        homes = {}
         for number, row in enumerate(rows(tokens, pairs)):
             for token in row:
                 if token != SEPARATOR:
@@ -301,14 +285,10 @@ def test_documents_meet_only_at_a_separator(lengths, most):
             assert joined, "what follows is the next token"
 
 
-def test_sequences_hold_whole_sentences_and_as_many_as_fit():
+def test_sequences_hold_whole_sentences_and_as_many_as_fit_in_another_order_each_round():
     assert packed([[3, 3, 3, 3]], 7, None) == [[0, 1, 2, 3, 4, 5], [6, 7, 8, 9, 10, 11]]
     assert packed([[2, 10, 2]], 4, None) == [[0, 1], [2, 3, 4, 5], [6, 7, 8, 9], [10, 11, 12, 13]]
-
-
-def test_another_round_has_the_documents_in_another_order():
-    lengths = [[5] * 3] * 20
-    assert packed(lengths, 30, SEPARATOR, 0) != packed(lengths, 30, SEPARATOR, 1)
+    assert packed([[5] * 3] * 20, 30, SEPARATOR, 0) != packed([[5] * 3] * 20, 30, SEPARATOR, 1)
 
 
 # The share that is advised holds out as many documents as it says.

@@ -7,10 +7,9 @@ import zipfile
 
 import pytest
 
-from pipeline.config import CorpusConfig
 from pipeline.errors import InputError
-from pipeline.readers import ReadLog, open_corpus
 from pipeline.storage.placeholders import find_placeholder
+from tests.pipeline.readers import reading
 from tests.support.refusals import refused
 
 STAND_INS = {
@@ -39,37 +38,18 @@ STAND_INS = {
     "array": '[{"error": "x"}]',
     "github": '{"message": "Not Found", "documentation_url": "https://…", "status": "404"}',
 }
-TEXTS = [
-    "version https is safer.",
-    "The annex/objects folder holds them.",
-    "<doc id=1>",
-    "404 pages.",
-    "<p>A paragraph.",
-    '{"text": "a", "error": null}',
-    '{"message": "hello"}',
-    "",
-    "{",
-    "<b>html</b> is a language",
-    "<!-- a --> # A heading",
-    "# External\n\nA chapter.",
-    "Not found was he.",
-    "Not Foundling",
-    "500",
-    "Gone",
-    "<h1>One</h1>\n<h1>Two</h1> and more",
-    '{"title": "Forbidden", "text": "a"}',
-]
+TEXTS = "version https is safer.|The annex/objects folder holds them.|<doc id=1>|404 pages.|<p>A paragraph.||{|500|"
+TEXTS += '{"text": "a", "error": null}|{"message": "hello"}|<b>html</b> is a language|<!-- a --> # A heading|Gone|'
+TEXTS += "# External\n\nA chapter.|Not found was he.|<h1>One</h1>\n<h1>Two</h1> and more|Not Foundling|"
+TEXTS += '{"title": "Forbidden", "text": "a"}'
 READERS = {"text": "a.txt", "books": "a.md", "lines": "a.txt.gz", "jsonl": "a.jsonl.gz", "wikiextractor": "wiki_00"}
 
 
 def read(reader, folder, **more):
-    corpus = CorpusConfig(name="c", reader=reader, path=str(folder), **more)  # type: ignore[arg-type]
-    opened, tally = open_corpus(corpus, ""), ReadLog(corpus.on_error)
-    found = [each for split in opened.splits(1 << 20) for each in opened.read(split, tally)]
-    return found, tally
+    return reading.read(reading.config(reader, folder, **more))
 
 
-@pytest.mark.parametrize("text", TEXTS)
+@pytest.mark.parametrize("text", TEXTS.split("|"))
 def test_text_is_no_stand_in(text):
     assert find_placeholder(text) is None
     assert find_placeholder(text + "\n" + "More of it.\n" * 1000) is None
@@ -101,22 +81,15 @@ def test_a_stand_in_among_chapters_is_left_out(tmp_path, kind):
             tar.addfile(member, io.BytesIO(raw))
     (tmp_path / "c.txt.gz").write_bytes(gzip.compress(STAND_INS[kind].encode()))
     found, tally = read("text", tmp_path, on_error="skip")
-    assert [each.text for each in found] == ["One.", "Three."] * 2
-    assert tally == {"broken": 3}
+    assert ([each.text for each in found], tally) == (["One.", "Three."] * 2, {"broken": 3})
+
+
+ARCHIVES = {"a-pages-articles.xml.bz2": "wikipedia", "a.xml": "wikipedia", "a.parquet": "parquet", "a.zip": "text"}
+ARCHIVES |= {"a.tar.gz": "books", "a.epub": "books"}
 
 
 @pytest.mark.parametrize("kind", ["lfs", "annex", "login", "bucket", "json"])
-@pytest.mark.parametrize(
-    ("reader", "name"),
-    [
-        ("wikipedia", "a-pages-articles.xml.bz2"),
-        ("wikipedia", "a.xml"),
-        ("parquet", "a.parquet"),
-        ("text", "a.zip"),
-        ("books", "a.tar.gz"),
-        ("books", "a.epub"),
-    ],
-)
+@pytest.mark.parametrize(("name", "reader"), ARCHIVES.items())
 def test_a_stand_in_for_an_archive_is_named(tmp_path, reader, name, kind):
     (tmp_path / name).write_text(STAND_INS[kind])
     with refused(InputError, str(find_placeholder(STAND_INS[kind]))[:20], path=str(tmp_path / name)):
@@ -133,23 +106,13 @@ def test_documents_are_unpacked_whatever_their_names_are(tmp_path):
     assert tally == {"not text": 2}
 
 
-@pytest.mark.parametrize(
-    "raw",
-    [
-        b"%PDF-1.4\n",
-        b"{\\rtf1 a}",
-        b"PK\3\4",
-        b"<mediawiki xmlns='a'>",
-        b"<?xml version='1.0'?><d:error/>",
-        b"WARC/1.0\r\n",
-    ],
-)
+OTHERS = [b"%PDF-1.4\n", b"{\\rtf1 a}", b"PK\3\4", b"<mediawiki xmlns='a'>", b"<?xml version='1.0'?><d:error/>"]
+
+
+@pytest.mark.parametrize("raw", [*OTHERS, b"WARC/1.0\r\n"])
 def test_other_formats_are_no_text(tmp_path, raw):
+    (tmp_path / "a.txt").write_bytes(b"")
+    assert [each.text for each in read("text", tmp_path)[0]] == [""], "in the wrong name"
     (tmp_path / "a.txt").write_bytes(raw)
     with refused(InputError, path=str(tmp_path / "a.txt")):
         read("text", tmp_path)
-
-
-def test_text_in_the_wrong_name_is_a_document(tmp_path):
-    (tmp_path / "a.txt").write_bytes(b"")
-    assert [each.text for each in read("text", tmp_path)[0]] == [""]

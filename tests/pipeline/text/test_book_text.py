@@ -71,17 +71,9 @@ def test_letters_read_in_the_wrong_encoding_are_put_right():
     assert not parse("Café ÂGE NÃO").repaired
 
 
-CORRECT = [
-    "Lungo la via: ”Å”, ”Ã” e ”Â”.",
-    "Han sa «Å».",
-    "Å\xa0være på sjø",
-    "«AMANHû",
-    "ÉPOCA DA MANHÃ…",
-    "NÃO, IR\xadMÃ\xadZI\xadNHA",
-    "Lado de 12 Å³ às três",
-    "AMANHÖnão",
-    "Larsen, P.-Å. – «P.-Å» – er født",
-]
+CORRECT = "Lungo la via: ”Å”, ”Ã” e ”Â”.|Han sa «Å».|Å\xa0være på sjø|«AMANHû|ÉPOCA DA MANHÃ…|AMANHÖnão"
+CORRECT += "|NÃO, IR\xadMÃ\xadZI\xadNHA|Lado de 12 Å³ às três|Larsen, P.-Å. – «P.-Å» – er født"
+CORRECT = CORRECT.split("|")
 WRITTEN = ["20 °C", "voilà, “l’œuvre”", "Fin.\xa0Début ¿", "Œuvre — ñ", "à", "« Å »", "“ÉCLAIR”, Ó", "MANHÃ… às"]
 LATIN_1 = {byte: chr(byte) for byte in (0x81, 0x8D, 0x8F, 0x90, 0x9D)}  # not in cp1252
 
@@ -136,8 +128,7 @@ def test_one_letter_that_is_certainly_wrong_decides_for_all():
     ],
 )
 def test_lines_are_joined_as_their_script_is_written(lines, text):
-    assert book_text.parse(lines).text == text
-    assert book_text.unwrapped(lines) == text
+    assert (book_text.parse(lines).text, book_text.unwrapped(lines)) == (text, text)
 
 
 @pytest.mark.parametrize("before", ["", "COPYRIGHTED "])

@@ -11,18 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.text.encodings import (
-    Decoded,
-    candidates,
-    decode,
-    detect,
-    fault,
-    is_binary,
-    is_torn_utf8,
-    line_ends,
-    meant,
-    wide,
-)
+from pipeline.text import encodings
+from pipeline.text.encodings import Decoded, candidates, decode, detect, fault, is_binary, wide
 
 TEXTS = {
     "en": "“Déjà vu” – he said, and the naïve façade fell.",
@@ -77,9 +67,10 @@ def test_western_text_of_other_machines_is_read(language, codec):
     assert decode(raw, language).text == raw.decode(codec)
 
 
-@pytest.mark.parametrize(
-    "codec", ["cp1251", "koi8_r", "cp1253", "cp1256", "cp1255", "cp874", "gb18030", "cp932", "cp949"]
-)
+CODECS = "cp1251 koi8_r cp1253 cp1256 cp1255 cp874 gb18030 cp932 cp949"
+
+
+@pytest.mark.parametrize("codec", CODECS.split())
 def test_another_script_is_not_taken_for_western_letters(codec):
     language = next(name for name in TEXTS if codec in candidates(name))
     raw = (TEXTS[language] * 2).encode(codec, "ignore")
@@ -110,7 +101,7 @@ def test_letters_in_seven_bits_are_read(language, codec):
     ],
 )
 def test_what_is_meant_by_an_encoding_is_read(said, raw, text):
-    assert decode(raw, "en", said) == Decoded(text, meant(said), True)
+    assert decode(raw, "en", said) == Decoded(text, encodings.meant(said), True)
 
 
 @pytest.mark.parametrize("language", TEXTS)
@@ -158,9 +149,9 @@ def test_utf8_with_a_torn_letter_is_utf8(language):
 def test_the_end_of_the_beginning_of_a_file_is_not_torn():
     raw = TEXTS["zh"].encode()
     assert detect(raw[:-1], "zh", final=False) == "utf-8"
-    assert not is_torn_utf8("“".encode()[:-1] + b" and more")
+    assert not encodings.is_torn_utf8("“".encode()[:-1] + b" and more")
     replaced = "\ufffd".encode() * 9  # letters that were lost before
-    assert is_torn_utf8("Zürich".encode() + replaced + b" \xff")
+    assert encodings.is_torn_utf8("Zürich".encode() + replaced + b" \xff")
 
 
 @pytest.mark.shared_data
@@ -192,7 +183,7 @@ def test_a_stated_encoding_is_taken_and_what_does_not_fit_is_said():
     ("text", "ends"), [("a\nb", "LF"), ("a", "LF"), ("a\r\nb\r\n", "CRLF"), ("a\rb", "CR"), ("a\rb\n", "LF")]
 )
 def test_line_ends_are_told_apart(text, ends):
-    assert line_ends(text) == ends
+    assert encodings.line_ends(text) == ends
 
 
 def binary(raw, language="en", encoding=None):

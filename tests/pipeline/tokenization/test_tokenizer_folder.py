@@ -3,9 +3,7 @@
 import dataclasses
 import json
 import math
-import shlex
 from contextlib import nullcontext
-from typing import Any
 
 import numpy as np
 import pytest
@@ -57,25 +55,14 @@ def decoder(special=False, **fields):
     }
 
 
-FILES: list[dict[str, Any]] = [
-    {"added_tokens.json": {token: n for n, token in enumerate(ADDED, len(WORDS))}},
-    {"added_tokens.json": {token: n for n, token in reversed([*enumerate(ADDED, len(WORDS))])}},
-    {"tokenizer_config.json": {"added_tokens_decoder": decoder()}},
-    {"tokenizer_config.json": {"added_tokens_decoder": decoder(special=True)}},
-    {"tokenizer_config.json": {"added_tokens_decoder": decoder(single_word=True, rstrip=True)}},
-    {
-        "added_tokens.json": {token: n for n, token in enumerate(ADDED, len(WORDS))},
-        "tokenizer_config.json": {"additional_special_tokens": ADDED[:3]},
-    },
-    {
-        "added_tokens.json": {token: n for n, token in enumerate(ADDED, len(WORDS))},
-        "tokenizer_config.json": {"extra_special_tokens": ADDED[:3]},
-    },
-    {
-        "tokenizer_config.json": {
-            "added_tokens_decoder": {"40": {"content": WORDS[40], "special": False, "normalized": False}, **decoder()}
-        }
-    },
+NUMBERED = {token: n for n, token in enumerate(ADDED, len(WORDS))}
+REPEATED = {"40": {"content": WORDS[40], "special": False, "normalized": False}, **decoder()}
+DECODERS = [decoder(), decoder(special=True), decoder(single_word=True, rstrip=True), REPEATED]
+FILES = [{"added_tokens.json": NUMBERED}, {"added_tokens.json": dict(reversed(NUMBERED.items()))}]
+FILES += [{"tokenizer_config.json": {"added_tokens_decoder": each}} for each in DECODERS]
+FILES += [
+    {"added_tokens.json": NUMBERED, "tokenizer_config.json": {f"{kind}_special_tokens": ADDED[:3]}}
+    for kind in ("additional", "extra")
 ]
 
 
@@ -84,8 +71,7 @@ FILES: list[dict[str, Any]] = [
 def test_trained_added_tokens_keep_their_rows_and_are_read_as_transformers_reads_them(files, library, tmp_path):
     folder = folder_of(tmp_path / "a", files, build(WORDS, lowercase=True) if library else None)
     theirs, ours = AutoTokenizer.from_pretrained(folder), WordPiece.load(folder)
-    assert ours.size == len(WORDS) + len(ADDED)
-    assert ours.vocab[len(WORDS) :] == ADDED
+    assert (ours.size, ours.vocab[len(WORDS) :]) == (len(WORDS) + len(ADDED), ADDED)
     for text in TEXTS:
         found = ours.encode([text])[0].tolist()
         assert found == theirs(text, add_special_tokens=False)["input_ids"], text
@@ -94,8 +80,7 @@ def test_trained_added_tokens_keep_their_rows_and_are_read_as_transformers_reads
     trained = CONFIG.__class__(**{**CONFIG.__dict__, "vocab_size": rows})
     state = build_model(trained).state_dict()
     size = bert_format.without_padding(folder, trained, state, [])
-    assert size.vocab_size == ours.size
-    assert len(state["encoder.embeddings.word.weight"]) == ours.size
+    assert (size.vocab_size, len(state["encoder.embeddings.word.weight"])) == (ours.size, ours.size)
     bert_format.save(tmp_path / "b", size, state, folder)
     again = AutoTokenizer.from_pretrained(tmp_path / "b")
     for text in TEXTS:
@@ -135,22 +120,15 @@ def test_added_tokens_that_cannot_be_are_refused(content, tmp_path):
     assert str(folder) in str(caught.value.path)
 
 
-OTHER: list[tuple[str, dict[str, Any]]] = [
-    *(
-        ("tokenizer_config.json", {"tokenizer_class": f"{name}Tokenizer"})
-        for name in ("BertJapanese", "Bertweet", "Phobert", "RoFormer", "Canine", "RoCBert")
-    ),
-    ("config.json", {"model_type": "bert", "tokenizer_class": "BertJapaneseTokenizer"}),
-    ("tokenizer_config.json", {"auto_map": {"AutoTokenizer": ["code.Mine", None]}}),
-    ("tokenizer_config.json", {"auto_map": ["code.Mine", None]}),
-    ("config.json", {"model_type": "bert", "auto_map": {"AutoTokenizer": ["code.Mine", None]}}),
-    ("tokenizer_config.json", {"do_basic_tokenize": False}),
-    ("tokenizer_config.json", {"sep_token": "the"}),
-    ("tokenizer_config.json", {"mask_token": {"content": "the", "lstrip": True}}),
-    ("tokenizer_config.json", {"never_split": ["ab.c"]}),
-    ("tokenizer_config.json", {"word_tokenizer_type": "mecab"}),
-    ("tokenizer_config.json", {"subword_tokenizer_type": "character"}),
-]
+CODE = {"AutoTokenizer": ["code.Mine", None]}
+CLASSES = "BertJapanese Bertweet Phobert RoFormer Canine RoCBert"
+OTHER = [{"tokenizer_class": f"{name}Tokenizer"} for name in CLASSES.split()]
+OTHER += [{"auto_map": CODE}, {"auto_map": ["code.Mine", None]}, {"do_basic_tokenize": False}, {"sep_token": "the"}]
+OTHER += [{"mask_token": {"content": "the", "lstrip": True}}, {"word_tokenizer_type": "mecab"}]
+OTHER += [{"never_split": ["ab.c"]}, {"subword_tokenizer_type": "character"}]
+OTHER = [("tokenizer_config.json", content) for content in OTHER]
+OTHER += [("config.json", {"model_type": "bert", "tokenizer_class": "BertJapaneseTokenizer"})]
+OTHER += [("config.json", {"model_type": "bert", "auto_map": CODE})]
 
 
 @pytest.mark.parametrize("library", [False, True], ids=["vocab.txt", "tokenizer.json"])
@@ -183,14 +161,8 @@ def test_a_tokenizer_json_that_is_no_wordpiece_is_read_but_by_classes_with_code(
 @pytest.mark.parametrize("library", [False, True], ids=["vocab.txt", "tokenizer.json"])
 @pytest.mark.parametrize("name", ["BertTokenizer", "BertTokenizerFast", "ElectraTokenizer", "DistilBertTokenizerFast"])
 def test_classes_that_cut_as_bert_does_are_read(name, library, tmp_path):
-    files = {
-        "tokenizer_config.json": {
-            "tokenizer_class": name,
-            "do_basic_tokenize": True,
-            "never_split": None,
-            "auto_map": {"AutoModel": "code.Mine"},
-        }
-    }
+    stated = {"tokenizer_class": name, "do_basic_tokenize": True, "never_split": None}
+    files = {"tokenizer_config.json": stated | {"auto_map": {"AutoModel": "code.Mine"}}}
     folder = folder_of(tmp_path / "a", files, build(WORDS, lowercase=True) if library else None)
     theirs, ours = AutoTokenizer.from_pretrained(folder), WordPiece.load(folder)
     for text in ("The Über abc.", "中文 É"):
@@ -289,17 +261,9 @@ def made(request, tmp_path_factory):
     config = VocabConfig(corpus=corpus, source="s", out=str(folder / "vocab"), existing=str(existing))
     stage.run("vocab", config, vocab.make)
     (folder / "a.txt").write_text("\n\n".join(TEXT))
-    shards = preparing.settings(
-        "text",
-        folder / "a.txt",
-        folder / "vocab",
-        options={"document": "paragraph"},
-        pairs="none",
-        out=str(folder / "prepare"),
-        validation_share=0.2,
-        sequence_length=256,
-        cross_documents=False,
-    )
+    paragraphs = {"options": {"document": "paragraph"}, "pairs": "none", "cross_documents": False}
+    sizes = {"out": str(folder / "prepare"), "validation_share": 0.2, "sequence_length": 256}
+    shards = preparing.settings("text", folder / "a.txt", folder / "vocab", **paragraphs, **sizes)
     stage.run("prepare", shards, prepare.make)
     return folder
 
@@ -335,15 +299,8 @@ def test_special_tokens_are_those_of_the_file_and_are_never_masked(made):
 
 def test_a_model_with_it_is_opened_by_transformers(made):
     wordpiece = WordPiece.load(made / "vocab")
-    config = small(
-        wordpiece.size,
-        name="x",
-        architecture="modernbert",
-        feed_forward=24,
-        positions=64,
-        local_window=8,
-        initializer_range=0.2,
-    )
+    sizes = {"feed_forward": 24, "positions": 64, "local_window": 8, "initializer_range": 0.2}
+    config = small(wordpiece.size, name="x", architecture="modernbert", **sizes)
     torch.manual_seed(0)
     state = build_model(config).state_dict()
     first = made / "first"
@@ -366,16 +323,12 @@ def test_a_model_with_it_is_opened_by_transformers(made):
     assert sha256(first / "tokenizer.json") == sha256(made / "convert/tokenizer.json")
 
 
-@pytest.mark.parametrize(
-    "own",
-    [
-        None,
-        processors.ByteLevel(trim_offsets=True),
-        processors.RobertaProcessing(("</s>", 2), ("<s>", 0)),
-        processors.TemplateProcessing(single="$A </s>", pair="$A $B", special_tokens=[("</s>", 2)]),
-    ],
-    ids=["none", "offsets", "roberta", "end only"],
-)
+ROBERTA = processors.RobertaProcessing(("</s>", 2), ("<s>", 0))
+END = processors.TemplateProcessing(single="$A </s>", pair="$A $B", special_tokens=[("</s>", 2)])
+FRAMES = {"none": None, "offsets": processors.ByteLevel(trim_offsets=True), "roberta": ROBERTA, "end only": END}
+
+
+@pytest.mark.parametrize("own", FRAMES.values(), ids=FRAMES)
 def test_transformers_frames_texts_as_training_does(own):
     names = ["<s>", "<pad>", "</s>", "<unk>", "<mask>", "a"]
     library = Tokenizer(models.BPE({name: n for n, name in enumerate(names)}, []))
@@ -384,39 +337,25 @@ def test_transformers_frames_texts_as_training_does(own):
         library.post_processor = own
     source = vocabulary.framed(library.to_str(), segments=False)
     made = Tokenizer.from_str(source)
-    assert made.encode("a").ids == [0, 5, 2]
-    assert made.encode("a", "a").ids == [0, 5, 2, 5, 2]
+    assert (made.encode("a").ids, made.encode("a", "a").ids) == ([0, 5, 2], [0, 5, 2, 5, 2])
     assert vocabulary.framed(source, segments=False) == source
 
 
 @pytest.mark.slow
 def test_a_modernbert_of_transformers_is_trained_further_on_its_shards(made):
     wordpiece = WordPiece.load(made / "vocab")
-    config = ModernBertConfig(
-        vocab_size=wordpiece.size,
-        hidden_size=32,
-        intermediate_size=48,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        local_attention=8,
-        max_position_embeddings=256,
-        pad_token_id=wordpiece.pad,
-        cls_token_id=wordpiece.cls,
-        sep_token_id=wordpiece.sep,
-        bos_token_id=wordpiece.cls,
-        eos_token_id=wordpiece.sep,
-    )
+    sizes = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 2}
+    places = {"local_attention": 8, "max_position_embeddings": 256, "pad_token_id": wordpiece.pad}
+    special = {"bos_token_id": wordpiece.cls, "eos_token_id": wordpiece.sep, "cls_token_id": wordpiece.cls}
+    special["sep_token_id"] = wordpiece.sep
+    config = ModernBertConfig(vocab_size=wordpiece.size, **sizes, **places, **special)
     torch.manual_seed(0)
     ModernBertForMaskedLM(config).save_pretrained(made / "published")
     AutoTokenizer.from_pretrained(made / "vocab").save_pretrained(made / "published")
-    run = forked.module(
-        *shlex.split(
-            f"model.train workdir={made} model=auto start={made}/published objective=modern "
-            "optimizer=stable_adamw clip=null optimizer.learning_rate=1e-2 batch_size=8 micro_batch=8 "
-            "steps=20 log_every=1 evaluate_every=20 save_every=20 threads=1 tracking=none"
-        ),
-        ranks=1,
-    )
+    words = [f"workdir={made}", "model=auto", f"start={made}/published", "objective=modern", "threads=1"]
+    learn = "optimizer=stable_adamw clip=null optimizer.learning_rate=1e-2 batch_size=8 micro_batch=8 steps=20"
+    every = ["log_every=1", "evaluate_every=20", "save_every=20", "tracking=none"]
+    run = forked.module("model.train", *words, *learn.split(" "), *every, ranks=1)
     assert run.returncode == 0, run.stderr
     seen = losses(made / "train")
     assert seen[0] == pytest.approx(math.log(wordpiece.size), abs=0.5)

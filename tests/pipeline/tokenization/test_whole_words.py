@@ -16,13 +16,14 @@ from tokenizers import Tokenizer
 from model.config import DataConfig, ObjectiveConfig
 from model.loader.loader import Loader
 from pipeline import inspect, prepare, shards
-from pipeline.config import CorpusConfig, PrepareConfig, RunnerConfig
+from pipeline.config import CorpusConfig
 from pipeline.errors import ConfigError
 from pipeline.preparation.documents import DocumentCounts, DocumentReader
 from pipeline.stages import stage
 from pipeline.text import sentences
 from pipeline.tokenization import alphabet, pretokenize, word_segmentation
 from pipeline.tokenization.wordpiece import SPECIAL, WordPiece, build, read_vocab
+from tests.support import preparing
 from tests.support.examples import examples
 from tests.support.refusals import refused
 
@@ -40,28 +41,15 @@ TEXTS = documents()
 
 
 def configuration(folder, **changes):
-    corpus = CorpusConfig(
-        name="c", reader="text", path=f"{folder}/*.txt", language="zh", options={"document": "paragraph"}
-    )
-    fields = {
-        "corpus": corpus,
-        "runner": RunnerConfig(),
-        "source": "s",
-        "vocab": str(folder),
-        "out": str(folder / "prepare"),
-        "validation_share": 0.0,
-        "sequence_length": 48,
-        "minimum_characters": 1,
-        "words": "jieba",
-    } | changes
-    return PrepareConfig(**fields)  # type: ignore[arg-type]
+    usual = {"out": str(folder / "prepare"), "validation_share": 0.0, "sequence_length": 48, "minimum_characters": 1}
+    if "corpus" not in changes:
+        usual |= {"language": "zh", "options": {"document": "paragraph"}}
+    return preparing.settings("text", f"{folder}/*.txt", folder, **{"words": "jieba", **usual, **changes})
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    place = tmp_path_factory.mktemp("chinese")
-    entries = [*SPECIAL, *sorted(set("".join(WORDS))), "。"]
-    (place / "tokenizer.json").write_text(build(entries, lowercase=True))
+    place = preparing.vocabulary(tmp_path_factory.mktemp("chinese"), [*sorted(set("".join(WORDS))), "。"])
     for part in range(3):
         texts = TEXTS[part * 20 : part * 20 + 20]
         (place / f"{part}.txt").write_text("\n\n".join(map("".join, texts)))
@@ -83,7 +71,7 @@ def segments(folder, **objective):
     wordpiece = WordPiece.load(folder)
     data = DataConfig(dir=str(folder / "prepare"), vocab=str(folder))
     fields = {"name": "wwm", "mask_share": 0.3} | objective
-    loader = Loader(data, ObjectiveConfig(**fields), wordpiece, 0, "train")  # type: ignore[arg-type]
+    loader = Loader(data, ObjectiveConfig(**fields), wordpiece, 0, "train")
     (batch,) = loader.batch(0, loader.samples).batches
     ids = batch.input_ids.clone()
     ids[batch.masked_positions] = batch.masked_labels
@@ -102,7 +90,7 @@ def segments(folder, **objective):
 def words_hidden(folder, **objective):
     """Of every sequence its words: how many of their characters are hidden, of how many."""
     marks = {"".join(sentences): starts_of_words(sentences) for sentences in TEXTS}
-    rows: dict[int, list[tuple[int, int]]] = {}
+    rows = {}
     for segment, hidden, row in segments(folder, **objective):
         (whole,) = {document for document in marks if segment in document}
         begins = list(marks[whole][whole.index(segment) :][: len(segment)])
@@ -115,7 +103,7 @@ def words_hidden(folder, **objective):
 
 
 def test_words_are_hidden_whole_as_long_as_one_fits(folder):
-    lengths: Counter[int] = Counter()
+    lengths = Counter()
     for words in words_hidden(folder, whole_word=True):
         partial = [(taken, size) for taken, size in words if 0 < taken < size]
         untouched = [size for taken, size in words if not taken]
@@ -259,10 +247,8 @@ TEXT = "中国科学院计算所的小明毕业于北京大学他来到了网易
 LATIN = ["the", "##s", "a", "##b", "ok", "t", "が", "べ", "##る", "3", "##4"]
 VOCAB = list(dict.fromkeys([*SPECIAL, *"[]!,.。，“”#", *TEXT[:-4], *LATIN]))
 TOKENIZERS = [WordPiece(build(VOCAB, lowercase=lower)) for lower in (True, False)]
-PIECES = [
-    *shlex.split("中国 科学院 毕业 北京大学 大学 卡拉OK T恤 食べる thes ab 34"),
-    *"，。 \u3000\u200b\ufffd\u0301#豈㐀𠀀！",
-]
+PIECES = shlex.split("中国 科学院 毕业 北京大学 大学 卡拉OK T恤 食べる thes ab 34")
+PIECES += "，。 \u3000\u200b\ufffd\u0301#豈㐀𠀀！"
 SENTENCES = st.lists(
     st.sampled_from(PIECES) | st.text(st.sampled_from(TEXT), max_size=4) | st.text(max_size=2), max_size=12
 ).map(lambda parts: "".join(parts).encode("utf-8", "ignore").decode())
@@ -280,8 +266,7 @@ def slow(wordpiece, sentence, cut):
 def check(wordpiece, texts, cut):
     ids, lengths, goes_on = wordpiece.encode_words(texts, cut)
     plain = wordpiece.encode(texts)
-    assert ids.tolist() == plain[0].tolist()
-    assert lengths.tolist() == plain[1].tolist()
+    assert (ids.tolist(), lengths.tolist()) == (plain[0].tolist(), plain[1].tolist())
     assert goes_on.tolist() == [mark for text in texts for mark in slow(wordpiece, text, cut)]
     return goes_on
 

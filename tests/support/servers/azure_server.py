@@ -5,7 +5,6 @@ It has no hierarchical namespace, no limits of rate, and the account's name is p
 
 import contextlib
 import os
-import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -33,13 +32,8 @@ def server(folder: Path) -> Iterator[tuple[str, int]]:
     """Serve an empty store on 127.0.0.1, in memory."""
 
     def words(port: int) -> list[str]:
-        return [
-            os.environ[PROGRAM],
-            *shlex.split(
-                f"--blobHost 127.0.0.1 --blobPort {port} --inMemoryPersistence --silent --disableTelemetry "
-                "--skipApiVersionCheck"
-            ),
-        ]
+        quiet = ["--inMemoryPersistence", "--silent", "--disableTelemetry", "--skipApiVersionCheck"]
+        return [os.environ[PROGRAM], "--blobHost", "127.0.0.1", "--blobPort", str(port), *quiet]
 
     with serving(words, folder) as place:
         yield place

@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -27,12 +26,8 @@ def server(folder: Path) -> Iterator[tuple[str, int]]:
     """Serve an empty store on 127.0.0.1, in memory."""
 
     def words(port: int) -> list[str]:
-        return [
-            os.environ[PROGRAM],
-            *shlex.split(
-                f"-scheme http -host 127.0.0.1 -port {port} -backend memory -external-url http://127.0.0.1:{port}"
-            ),
-        ]
+        place = ["-host", "127.0.0.1", "-port", str(port), "-external-url", f"http://127.0.0.1:{port}"]
+        return [os.environ[PROGRAM], "-scheme", "http", "-backend", "memory", *place]
 
     with serving(words, folder) as place:
         yield place

@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,14 +12,8 @@ from tests.support import objects
 from tests.support.servers.server_program import serving
 
 GATEWAY = "VERSITYGW"  # environment: the program of versitygw
-KEYS = {
-    "AWS_ACCESS_KEY_ID": "key",
-    "AWS_SECRET_ACCESS_KEY": "secretsecret",
-    "AWS_REGION": "us-east-1",
-    "AWS_DEFAULT_REGION": "us-east-1",
-    "AWS_EC2_METADATA_DISABLED": "true",
-    "BERT_STORE_TIMEOUT": "60",
-}
+KEYS = {"AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secretsecret", "BERT_STORE_TIMEOUT": "60"}
+KEYS |= {"AWS_REGION": "us-east-1", "AWS_DEFAULT_REGION": "us-east-1", "AWS_EC2_METADATA_DISABLED": "true"}
 
 
 @contextlib.contextmanager
@@ -38,16 +31,9 @@ def server(folder: Path) -> Iterator[tuple[str, int]]:
         (folder / name).mkdir(parents=True)
 
     def words(port: int) -> list[str]:
-        return [
-            os.environ[GATEWAY],
-            "--access",
-            KEYS["AWS_ACCESS_KEY_ID"],
-            "--secret",
-            KEYS["AWS_SECRET_ACCESS_KEY"],
-            *shlex.split(f"--port 127.0.0.1:{port} posix --sidecar"),
-            str(folder / "sidecar"),
-            str(folder / "data"),
-        ]
+        keys = ["--access", KEYS["AWS_ACCESS_KEY_ID"], "--secret", KEYS["AWS_SECRET_ACCESS_KEY"]]
+        place = ["--port", f"127.0.0.1:{port}", "posix", "--sidecar", str(folder / "sidecar"), str(folder / "data")]
+        return [os.environ[GATEWAY], *keys, *place]
 
     with serving(words) as place:
         yield place
@@ -66,10 +52,5 @@ def environment(url: str) -> Iterator[None]:
 
 def make_bucket(url: str, name: str) -> None:
     """Make a bucket."""
-    boto3.client(
-        "s3",
-        endpoint_url=url,
-        region_name="us-east-1",
-        aws_access_key_id=KEYS["AWS_ACCESS_KEY_ID"],
-        aws_secret_access_key=KEYS["AWS_SECRET_ACCESS_KEY"],
-    ).create_bucket(Bucket=name)
+    keys = {name: KEYS[name.upper()] for name in ("aws_access_key_id", "aws_secret_access_key")}
+    boto3.client("s3", endpoint_url=url, region_name="us-east-1", **keys).create_bucket(Bucket=name)

@@ -1,13 +1,12 @@
 """A program that serves on a port of this machine, for the time of a test."""
 
 import contextlib
-import socket
 import subprocess
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from pipeline.common.ports import free_port
+from tests.support.waiting import listens, wait_for
 
 
 @contextlib.contextmanager
@@ -16,13 +15,7 @@ def serving(words_for: Callable[[int], list[str]], folder: Path | None = None) -
     port = free_port()
     process = subprocess.Popen(words_for(port), cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
-        until = time.monotonic() + 60
-        while True:
-            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
-                break
-            assert process.poll() is None
-            assert time.monotonic() < until
-            time.sleep(0.1)
+        wait_for(lambda: listens(port), by=process)
         yield "127.0.0.1", port
     finally:
         process.kill()

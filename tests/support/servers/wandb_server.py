@@ -15,51 +15,16 @@ Object = dict[str, Any]
 KEY = "0" * 40
 SECRET = base64.b64encode(f"api:{KEY}".encode()).decode()
 OWNER = {"id": "1", "name": "me"}
-PROJECT = {
-    "id": "1",
-    "internalId": "1",
-    "name": "bert-pipeline",
-    "entityName": "me",
-    "createdAt": "",
-    "isBenchmark": False,
-    "user": None,
-    "entity": OWNER,
-}
-VIEWER = {
-    "id": "1",
-    "username": "me",
-    "entity": "me",
-    "flags": "{}",
-    "email": "",
-    "admin": False,
-    "teams": {"edges": []},
-    "apiKeys": {"edges": []},
-}
-NEW = {
-    "config": "{}",
-    "summaryMetrics": "{}",
-    "description": None,
-    "notes": None,
-    "tags": [],
-    "sweepName": None,
-    "project": PROJECT,
-}
-ARTIFACT = {
-    "__typename": "Artifact",
-    "versionIndex": 0,
-    "description": None,
-    "metadata": "{}",
-    "ttlDurationSeconds": -2,
-    "ttlIsInherited": True,
-    "tags": [],
-    "aliases": [],
-    "size": 0,
-    "historyStep": None,
-    "commitHash": None,
-    "fileCount": 0,
-    "createdAt": "2026-01-01T00:00:00",
-    "updatedAt": None,
-}
+PROJECT = {"id": "1", "internalId": "1", "name": "bert-pipeline", "entityName": "me", "createdAt": ""}
+PROJECT |= {"isBenchmark": False, "user": None, "entity": OWNER}
+VIEWER = {"id": "1", "username": "me", "entity": "me", "flags": "{}", "email": "", "admin": False}
+VIEWER |= {"teams": {"edges": []}, "apiKeys": {"edges": []}}
+NEW = {"config": "{}", "summaryMetrics": "{}", "description": None, "notes": None, "tags": [], "sweepName": None}
+NEW["project"] = PROJECT
+ARTIFACT = {"__typename": "Artifact", "versionIndex": 0, "metadata": "{}", "ttlDurationSeconds": -2}
+ARTIFACT |= {"ttlIsInherited": True, "tags": [], "aliases": [], "size": 0, "fileCount": 0}
+ARTIFACT |= dict.fromkeys(("description", "historyStep", "commitHash", "updatedAt"))
+ARTIFACT["createdAt"] = "2026-01-01T00:00:00"
 PAGES = {"endCursor": "1", "hasNextPage": False}
 FIXED: Object = {
     "viewer": VIEWER,
@@ -164,21 +129,10 @@ class WandbServer:
         if not found:
             return {"project": {"artifactCollectionMembership": None}}
         sequence = {"__typename": "ArtifactSequence", "name": base, "project": PROJECT}
-        artifact = {
-            **ARTIFACT,
-            **{key: found[key] for key in ("id", "state", "digest")},
-            "artifactSequence": sequence,
-            "artifactType": {"name": found["artifactTypeName"]},
-        }
-        member = {
-            "__typename": "ArtifactCollectionMembership",
-            "id": "1",
-            "versionIndex": 0,
-            "createdAt": "",
-            "aliases": [],
-            "artifactCollection": sequence,
-            "artifact": artifact,
-        }
+        kinds = {"artifactSequence": sequence, "artifactType": {"name": found["artifactTypeName"]}}
+        artifact = {**ARTIFACT, **{key: found[key] for key in ("id", "state", "digest")}, **kinds}
+        member = {"__typename": "ArtifactCollectionMembership", "id": "1", "versionIndex": 0, "createdAt": ""}
+        member |= {"aliases": [], "artifactCollection": sequence, "artifact": artifact}
         return {"project": {"artifactCollectionMembership": member}}
 
     def _UseArtifact(self, **given: Any) -> Object:
@@ -215,16 +169,8 @@ class WandbServer:
         return {"commitArtifact": {"artifact": {"id": artifactID, "digest": made["digest"]}}}
 
     def _UpsertView2(self, spec: str, **_: Any) -> Object:
-        view = {
-            "id": "Vmlldzox",
-            "name": "v",
-            "type": "runs",
-            "displayName": "d",
-            "description": "",
-            "spec": spec,
-            "project": PROJECT,
-            "user": None,
-        }
+        view = {"id": "Vmlldzox", "name": "v", "type": "runs", "displayName": "d", "description": ""}
+        view |= {"spec": spec, "project": PROJECT, "user": None}
         return {"upsertView": {"view": view, "inserted": True}}
 
     _upsertView = _UpsertView2  # of a report

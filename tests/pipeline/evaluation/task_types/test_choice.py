@@ -30,12 +30,9 @@ def test_each_ending_goes_on_from_the_sentence(kind):
     vocab = kind._wordpiece.vocab
     texts = [" ".join(vocab[n] for n in ids) for ids in part.samples.ids]
     assert (texts[0], texts[2]) == ("[CLS] a , b [SEP] c d [SEP]", "[CLS] a , b [SEP] c f , g [SEP]")
-    assert len(part) == 2
-    assert len(texts) == 8
-    assert part.truth == [2, 0]
+    assert (len(part), len(texts), part.truth) == (2, 8, [2, 0])
     answers = kind.decode(part, [np.eye(4, dtype=np.float32)[n] for n in (2, 1)])
-    assert answers == [2, 1]
-    assert kind.score(part, answers) == {"accuracy": 0.5}
+    assert (answers, kind.score(part, answers)) == ([2, 1], {"accuracy": 0.5})
     assert len(kind.read("train.csv", rows=1)) == 1
 
 

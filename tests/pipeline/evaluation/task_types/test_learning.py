@@ -2,7 +2,6 @@
 
 import csv
 import json
-import shlex
 import unicodedata
 from collections.abc import Callable
 from typing import Any
@@ -45,14 +44,8 @@ def run(tmp_path, model_folder):
 
     def run(task, **settings):
         fixed = {"batch_sizes": [8], "learning_rates": [5e-3], "sequence_length": 40, "threads": 1}
-        config = EvaluateConfig(
-            workdir=str(tmp_path),
-            out=str(tmp_path / "out"),
-            data=str(tmp_path / "data"),
-            task=task,
-            pretrained=str(model_folder),
-            **(fixed | settings),
-        )
+        places = {"workdir": str(tmp_path), "out": str(tmp_path / "out"), "data": str(tmp_path / "data")}
+        config = EvaluateConfig(task=task, pretrained=str(model_folder), **places, **(fixed | settings))
         return stage.run("evaluate", config, evaluate.make, in_place=True).figures
 
     return run
@@ -71,15 +64,8 @@ def write_tags(path, count):
 
 def test_entities_are_learnt_from_one_file_and_written_for_conlleval(tmp_path, run):
     write_tags(tmp_path / "data" / "all.conll", 200)
-    task = TaskConfig(
-        name="toy",
-        kind="tagging",
-        columns=["0"],
-        label="-1",
-        metrics=["f1", "accuracy"],
-        train="all.conll",
-        dev_share=0.2,
-    )
+    columns = {"kind": "tagging", "columns": ["0"], "label": "-1", "metrics": ["f1", "accuracy"]}
+    task = TaskConfig(name="toy", train="all.conll", dev_share=0.2, **columns)
     found = run(task, epochs=2)
     assert found["score"] > 0.9
     assert found["majority"] == 0.0
@@ -162,21 +148,13 @@ def test_equal_texts_are_on_one_side(tmp_path, model_folder):
     ]
     written = [unicodedata.normalize(("NFC", "NFD")[place % 2], row) for place, row in enumerate(rows)]
     (tmp_path / "mine.jsonl").write_text("\n".join(written) + "\n")
-    task = TaskConfig(
-        name="mine",
-        columns=["body"],
-        label="good",
-        labels=["false", "true"],
-        metrics=["accuracy"],
-        train="mine.jsonl",
-        dev_share=0.25,
-    )
+    columns = {"columns": ["body"], "label": "good", "labels": ["false", "true"], "metrics": ["accuracy"]}
+    task = TaskConfig(name="mine", train="mine.jsonl", dev_share=0.25, **columns)
     kind = Classification(str(tmp_path), task, WordPiece.load(model_folder), TruncationConfig(40))
     train, dev = read_sides(kind, task, None)
     texts = [{tuple(ids.tolist()) for ids in part.samples.ids} for part in (train, dev)]
     assert not texts[0] & texts[1]
-    assert len(train) + len(dev) == 300
-    assert len(texts[0]) + len(texts[1]) == len(set(rows))
+    assert (len(train) + len(dev), len(texts[0]) + len(texts[1])) == (300, len(set(rows)))
     assert len(dev) > 30
     assert len(read_sides(kind, task, 7)[0]) == 7
     with refused(InputError, "for dev", key="task.dev_share"):
@@ -190,15 +168,9 @@ def test_a_task_may_be_a_file_of_ones_own_as_the_page_says(tmp_path, model_folde
     (tmp_path / "conf" / "task" / "mine.yaml").write_text(content)
     rows = [json.dumps({"text": "b" * number, "stars": 1 + number % 5}) for number in range(99)]
     (tmp_path / "reviews.jsonl").write_text("\n".join(rows))
-    done = forked.module(
-        "pipeline.evaluate",
-        "--config-dir",
-        tmp_path / "conf",
-        *shlex.split(
-            f"+task=mine data={tmp_path} pretrained={model_folder} epochs=1 sequence_length=40 "
-            f"workdir={tmp_path} baseline=false threads=1"
-        ),
-    )
+    words = f"+task=mine data={tmp_path} pretrained={model_folder} workdir={tmp_path}".split()
+    words += ["epochs=1", "sequence_length=40", "baseline=false", "threads=1"]
+    done = forked.module("pipeline.evaluate", "--config-dir", tmp_path / "conf", *words)
     assert done.returncode == 0, done.stderr
     assert "evaluate: mine accuracy" in done.stdout
     assert (tmp_path / "evaluate-mine" / "results.json").exists()

@@ -38,17 +38,9 @@ PAIRS = task_of("qnli", train="dev.tsv", dev_share=0.02)
 )
 def test_real_files_are_trained_on_and_answered(shared_data, tmp_path, model_folder, task, folder, files):
     out = tmp_path / "out"
-    config = EvaluateConfig(
-        workdir=str(tmp_path),
-        out=str(out),
-        data=str(shared_data / folder),
-        task=task,
-        pretrained=str(model_folder),
-        epochs=1,
-        maximum_rows=48,
-        sequence_length=128,
-        threads=1,
-    )
+    places = {"workdir": str(tmp_path), "out": str(out), "data": str(shared_data / folder)}
+    sizes = {"epochs": 1, "maximum_rows": 48, "sequence_length": 128, "threads": 1}
+    config = EvaluateConfig(task=task, pretrained=str(model_folder), **places, **sizes)
     found = stage.run("evaluate", config, evaluate.make, in_place=True).figures
     assert found["rows"]["train"] == 48
     assert found["rows"]["dev"] > 40

@@ -52,21 +52,12 @@ def test_a_missing_package_is_a_line(monkeypatch, module):
         assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    "environment",
-    [
-        {},
-        {"AZURE_STORAGE_CONNECTION_STRING": "nothing"},
-        {"AZURE_STORAGE_ACCOUNT": "a", "AZURE_STORAGE_KEY": "not base64"},
-        {"AZURE_STORAGE_ACCOUNT": "a", "AZURE_TOKEN_CREDENTIALS": "EnvironmentCredential"},
-        {
-            "AZURE_STORAGE_ACCOUNT": "a",
-            "AZURE_FEDERATED_TOKEN_FILE": "/absent",
-            "AZURE_CLIENT_ID": "c",
-            "AZURE_TENANT_ID": "t",
-        },
-    ],
-)
+FEDERATED = {"FEDERATED_TOKEN_FILE": "/absent", "CLIENT_ID": "c", "TENANT_ID": "t"}
+WRONG = [{"STORAGE_KEY": "not base64"}, {"TOKEN_CREDENTIALS": "EnvironmentCredential"}, FEDERATED]
+WRONG = [{}, {"STORAGE_CONNECTION_STRING": "nothing"}, *({"STORAGE_ACCOUNT": "a", **each} for each in WRONG)]
+
+
+@pytest.mark.parametrize("environment", [{f"AZURE_{name}": value for name, value in each.items()} for each in WRONG])
 @pytest.mark.usefixtures("nothing")
 def test_missing_credentials_are_a_line(monkeypatch, capfd, environment):
     pytest.importorskip("azure.storage.blob", reason="its client is missing: see make test-store")
@@ -113,18 +104,8 @@ def test_an_address_without_a_container_or_an_account_is_a_line(address):
 
 
 def test_copies_of_stores_do_not_mix(tmp_path):
-    addresses = [
-        f"{top}/run/a.txt"
-        for top in (
-            "s3://abfs",
-            "s3://abfss",
-            "s3://bucket",
-            "gs://abfs",
-            "abfs://bucket",
-            "abfs://bucket@a.dfs.core.windows.net",
-            "abfs://abfs",
-        )
-    ]
+    tops = "s3://abfs s3://abfss s3://bucket gs://abfs abfs://bucket abfs://bucket@a.dfs.core.windows.net abfs://abfs"
+    addresses = [f"{top}/run/a.txt" for top in tops.split(" ")]
     paths = [cached_folders.local_path(tmp_path, address) for address in addresses]
     assert len({*paths}) == len(addresses)
     assert [cached_folders.restore_addresses(tmp_path, f"{path} is made") for path in paths] == [
@@ -155,8 +136,7 @@ def test_a_stage_in_an_account_of_the_address_is_known_on_another_machine(bucket
     make = Maker({"a.txt": b"a", "deep/b.txt": b"b"})
     made = stage.run("download", download(place, tmp_path / "a"), make)
     assert made.figures["place"] == f"{place}/run"
-    assert stage.run("download", download(place, tmp_path / "b"), make) == made
-    assert make.calls == 1
+    assert (stage.run("download", download(place, tmp_path / "b"), make), make.calls) == (made, 1)
     folder = fetch_inputs.fetch_input(tmp_path / "b", f"{place}/run/download", "data")
     assert (folder / "deep" / "b.txt").read_bytes() == b"b"
     with fetch_inputs.lock_run(f"{place}/run"):
@@ -189,7 +169,7 @@ def test_a_large_file_that_is_damaged_on_the_way_is_sent_again(bucket, store, tm
     monkeypatch.setattr(AZURE, "PART", len(RIGHT) + 1)
     file = tmp_path / "large"
     file.write_bytes(b"-" + RIGHT + b"and less")
-    seen: set[str] = set()
+    seen = set()
 
     def fault(method, path, number):
         first = path not in seen
@@ -231,7 +211,7 @@ def test_a_file_that_changes_while_it_is_put_is_not_there(bucket, store, tmp_pat
     path = tmp_path / "a"
     path.write_bytes(b"before" * 10_000)
     checksum = sha256(path)
-    store.fault = lambda method, place, number: lambda: path.write_bytes(b"afters" * 10_000)  # type: ignore[assignment,return-value]
+    store.fault = lambda method, place, number: lambda: path.write_bytes(b"afters" * 10_000)
     with refused(StoreError, path=str(path)):
         objects.put_file(f"{bucket}/a", path, checksum)
     assert objects.head(f"{bucket}/a") is None

@@ -118,8 +118,7 @@ def test_a_branch_is_the_commit_that_it_was(hub):
     place = places.pin_revision(f"{TOP}/data/big.bin")
     assert place == f"{TOP}@{hub.branches['main']}/data/big.bin"
     hub.commit({"data/big.bin": DATA[::-1]})
-    assert places.at(place).read_bytes() == DATA
-    assert places.pin_revision(place) == place
+    assert (places.at(place).read_bytes(), places.pin_revision(place)) == (DATA, place)
 
 
 def test_a_tag_or_quoted_branch_is_resolved(hub):
@@ -176,5 +175,4 @@ def test_a_command_ends_at_once_with_its_code(hub, tmp_path):
     hub.fault = lambda path, number: (503, {})
     words = ["+corpus=text", f"corpus.path={TOP}/data", f"workdir={tmp_path}", "vocab=none"]
     done = forked.fresh("-m", "pipeline.prepare", *words, env=os.environ | {"BERT_STORE_TIMEOUT": "1"}, timeout=120)
-    assert done.returncode == Exit.RESTART
-    assert done.stderr.count("\n") == 1
+    assert (done.returncode, done.stderr.count("\n")) == (Exit.RESTART, 1)

@@ -2,7 +2,6 @@
 
 import os
 import random
-import shlex
 import subprocess
 import sys
 
@@ -174,7 +173,7 @@ def test_a_write_on_a_condition_that_does_not_hold_changes_nothing(bucket):
 def test_a_large_file_is_put_and_fetched_although_requests_fail(bucket, store, tmp_path, size):
     (tmp_path / "large").write_bytes(random.Random(size).randbytes(size))
     checksum, place = sha256(tmp_path / "large"), f"{bucket}/large"
-    seen: set[str] = set()
+    seen = set()
 
     def fault(method, path, number):
         again = f"{method} {path}" in seen or method not in ("PUT", "GET")
@@ -203,13 +202,8 @@ def test_prepare_ends_with_one_line_when_the_store_goes_away(root, bucket, store
     lines = "\n\n".join(f"Document {n} has some words.\nAnd more of {n}, a second line of it." for n in range(400))
     objects.put(f"{bucket}/lines/a.txt", lines.encode())
     vocabulary(tmp_path, ["document", "has", "a"])
-    words = [
-        sys.executable,
-        *shlex.split(
-            f"-m pipeline.prepare +corpus=lines vocab={tmp_path} corpus.path={bucket}/lines/a.txt "
-            f"out={tmp_path}/out validation_share=0"
-        ),
-    ]
+    places = [f"vocab={tmp_path}", f"corpus.path={bucket}/lines/a.txt", f"out={tmp_path}/out"]
+    words = [sys.executable, "-m", "pipeline.prepare", "+corpus=lines", *places, "validation_share=0"]
 
     def run():
         return subprocess.run(
