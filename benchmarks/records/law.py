@@ -105,6 +105,7 @@ def text_of(rows: list[Row], found: dict[str, float], factors: dict[str, float],
             "levels": round(float(np.std(levels, ddof=1)) if levels[1:] else 0.1, 4),
             "records": len(rows),
             "factors_of_corpora": {key: round(value, 3) for key, value in factors.items()},
+            "least_tokens": LEAST,
             "range": {
                 "bytes_read": [round(min(read)), round(max(read))],
                 "words": sorted({row["words"] for row in rows}),

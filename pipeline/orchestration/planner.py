@@ -148,6 +148,11 @@ def plan(hours: float, config: RunConfig) -> tuple[Words, str]:
 def doubts(best: Choice, text: Text) -> Iterator[str]:
     """Yield what the law does not know of a plan."""
     known = law.table()
+    if best.tokens < known["least_tokens"]:
+        yield (
+            f"{best.tokens / 1e6:.2f} million tokens teach how frequent tokens are, and hardly more: the law begins at "
+            f"{known['least_tokens'] / 1e6:g}; give it more hours"
+        )
     if best.expected.beyond > 2:
         yield f"it reads {best.expected.beyond:.0f} times as much text as any record of the law, or as little"
     if best.size == known["sizes"][-1]:

@@ -62,7 +62,7 @@ def test_classes_of_a_parquet_file_have_its_names(tmp_path):
     assert read_columns(tmp_path, replace(OWN, labels=["pos", "neg"]), "a").labels == [0, 1]
 
 
-PACKED = gzip.compress(b"text,label\ngood,1\n" * 9)
+PACKED = gzip.compress(b"text,label\ngood,1\n" * 9, mtime=0)
 with zipfile.ZipFile(SPREADSHEET := io.BytesIO(), "w") as file:  # as Excel's are
     file.writestr("xl/workbook.xml", "<workbook/>")
 BROKEN = [("a", parquet(ROWS)[:-9], "Parquet"), ("a.csv", SPREADSHEET.getvalue(), "export it as CSV")]

@@ -85,6 +85,13 @@ def test_no_text_is_read_more_often_than_was_measured():
     assert any("more text helps" in doubt for doubt in planner.doubts(many[0], text))
 
 
+def test_a_plan_of_too_few_tokens_says_so():
+    text = planner.Text(50_000, 250_000, 250_000, True, 1.0)
+    for hours, said in ((0.002, True), (1.0, False)):
+        best = min(planner.candidates(hours, text, RATES, 0.95), key=lambda one: one.expected.bits)
+        assert any("how frequent tokens are" in doubt for doubt in planner.doubts(best, text)) == said
+
+
 @pytest.mark.parametrize("key", ["recipe=laptop", "model=mini"])
 def test_what_it_chooses_is_not_typed_beside_it(words, key):
     with refused(ConfigError, "chosen by hours", key=key.partition("=")[0]):
