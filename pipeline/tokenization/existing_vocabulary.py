@@ -93,7 +93,7 @@ def load(config: VocabConfig) -> str:
         source = wordpiece.read(path)
         words = Tokenizer.from_str(source)
         special = [token.content for token in words.get_added_tokens_decoder().values() if token.special]
-        named = f"has no words beside its {len(special)} special tokens; was it made without its files?"
+        named = f"has no words but {len(special)} special tokens; make it again with all its files"
         check(set(words.get_vocab()) > set(special), named, "existing", path)
         normalization.combine_options(options, normalization.of_tokenizer(source), path)
         return source
