@@ -3,6 +3,8 @@
 import re
 from pathlib import Path
 
+from tokenizers import Tokenizer
+
 from pipeline.common.schema import check
 from pipeline.config import VocabConfig
 from pipeline.errors import InputError, hub_cure, readable
@@ -10,6 +12,8 @@ from pipeline.storage import strict_json
 from pipeline.tokenization import normalization, tokenizer_folder, wordpiece
 
 MODELS = ("bert", "modernbert", "roberta", "xlm-roberta", "camembert")  # that `convert` and `start` take
+PIECES = "sentencepiece.bpe.model"  # under other names XLM-R's and CamemBERT's classes in transformers 5 find no words
+SENTENCEPIECE = "sentencepiece==0.2.2"  # later ones ask for a later protobuf than Beam's
 SCORED = re.compile(rb"[^\t\n]+\t-?\d[\d.e+-]*\r?")  # a line of the list that SentencePiece writes
 
 
@@ -39,7 +43,11 @@ def refuse_others(path: Path) -> None:
             )
         kind = "AutoTokenizer" if described else "RobertaTokenizer"
         rewrite = f"from transformers import {kind} as A; A.from_pretrained('{folder}').save_pretrained('NEW')"
-        raise InputError(f'is of another tokenizer; run python -c "{rewrite}", then set existing=NEW', path=found)
+        command = f'python -c "{rewrite}"'
+        if found.suffix == ".model":
+            copied = "" if found.name == PIECES else f"cp '{found}' '{folder / PIECES}' && "
+            command = f"{copied}pip install {SENTENCEPIECE} && {command}"
+        raise InputError(f"is of another tokenizer; run {command}, then set existing=NEW", path=found)
 
 
 def refuse_models(folder: Path) -> None:
@@ -68,7 +76,7 @@ def load(config: VocabConfig) -> str:
     entries.
 
     Raises:
-        InputError: the vocabulary was not found, or is not a BERT vocabulary.
+        InputError: the vocabulary was not found, is not a BERT vocabulary, or has no words.
         ConfigError: the configured normalization differs from that of the tokenizer.
     """
     path = Path(str(config.existing))
@@ -83,6 +91,10 @@ def load(config: VocabConfig) -> str:
     only_vocab = (path / "vocab.txt").is_file() and not (path / "tokenizer.json").is_file()
     if path.suffix == ".json" or (path.is_dir() and not only_vocab):
         source = wordpiece.read(path)
+        words = Tokenizer.from_str(source)
+        special = [token.content for token in words.get_added_tokens_decoder().values() if token.special]
+        named = f"has no words but {len(special)} special tokens; make it again with all its files"
+        check(set(words.get_vocab()) > set(special), named, "existing", path)
         normalization.combine_options(options, normalization.of_tokenizer(source), path)
         return source
     if path.is_dir():

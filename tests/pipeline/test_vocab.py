@@ -11,6 +11,7 @@ from string import ascii_lowercase
 
 import pytest
 from tokenizers import ByteLevelBPETokenizer, Tokenizer, models, normalizers
+from transformers import AutoTokenizer
 
 from model.huggingface.names import NAMES
 from pipeline import vocab
@@ -248,6 +249,22 @@ def test_files_of_other_tokenizers_are_rewritten_by_the_command_that_is_told(tmp
     for name in ("spm.model", "spm.vocab"):
         with refused(InputError, "AutoTokenizer" if described else "tokenizer_config", path=str(folder / name)):
             make(tmp_path, tmp_path / name, existing=str(folder / name))
+
+
+@pytest.mark.parametrize(("name", "renamed"), [("spm.model", True), ("sentencepiece.bpe.model", False)])
+def test_a_model_of_sentencepiece_is_installed_for_and_named_as_transformers_finds_it(tmp_path, name, renamed):
+    (tmp_path / name).write_bytes(b"\n\x0e")
+    (tmp_path / "config.json").write_text('{"model_type": "xlm-roberta"}')
+    with refused(InputError, "pip install sentencepiece", path=str(tmp_path / name)) as caught:
+        make(tmp_path, tmp_path / "out", existing=str(tmp_path))
+    assert (f"cp '{tmp_path / name}'" in str(caught.value)) == renamed
+
+
+def test_a_tokenizer_without_words_is_refused(tmp_path):
+    (tmp_path / "config.json").write_text('{"model_type": "xlm-roberta"}')  # no sentencepiece.bpe.model beside it
+    AutoTokenizer.from_pretrained(tmp_path).save_pretrained(tmp_path / "NEW")
+    with refused((ConfigError, InputError), "no words", key="existing"):
+        make(tmp_path, tmp_path / "out", existing=str(tmp_path / "NEW"))
 
 
 @pytest.fixture
