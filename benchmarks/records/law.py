@@ -113,6 +113,12 @@ def text_of(rows: list[Row], found: dict[str, float], factors: dict[str, float],
             },
             "sizes": sorted({row["size"] for row in all_records()}, key=lambda size: tuple(map(int, size.split("x")))),
             "bytes_a_token": {row["entries"]: round(row["bytes_a_token"], 3) for row in english},
+            "text_of_entries": {  # bytes of the smallest text that a vocabulary was tried on
+                entries: round(
+                    min(row["tokens_once"] * row["bytes_a_token"] for row in rows if row["entries"] == entries)
+                )
+                for entries in sorted({row["entries"] for row in rows})
+            },
             "fill": round(float(np.mean([row["tokens"] / row["steps"] / row["tokens_a_step"] for row in english])), 3),
         }
         | choices(all_records())

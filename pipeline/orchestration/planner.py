@@ -169,10 +169,11 @@ def training_seconds(hours: float, text: Text) -> float:
 
 
 def candidates(hours: float, text: Text, rates: probe.Rates, share: float) -> Iterator[Choice]:
-    """Yield what each size and vocabulary of the records reaches of a text, of which `share` is trained on."""
-    known = law.table()
+    """Yield what each size reaches of a text, of which `share` is trained on, with vocabularies tried on as little."""
+    known, usual = law.table(), min(law.table()["text_of_entries"])
+    tried = [each for each, least in known["text_of_entries"].items() if each == usual or least <= text.bytes]
     for size in known["sizes"]:
-        for entries, bytes_a_token in known["bytes_a_token"].items():
+        for entries, bytes_a_token in ((each, known["bytes_a_token"][each]) for each in tried):
             layers, hidden = map(int, size.split("x"))
             model = probe.model_of(layers, hidden, entries)
             rate = probe.rate_at(rates, probe.operations(model, probe.LENGTH))

@@ -85,6 +85,14 @@ def test_no_text_is_read_more_often_than_was_measured():
     assert any("more text helps" in doubt for doubt in planner.doubts(many[0], text))
 
 
+def test_a_vocabulary_is_planned_for_no_less_text_than_it_was_tried_on():
+    least = law.table()["text_of_entries"]
+    for size in (10**5, 10**6, 10**7):
+        text = planner.Text(size // 5, size, size, True, 1.0)
+        planned = {one.entries for one in planner.candidates(1.0, text, RATES, 0.95)}
+        assert planned == {min(least)} | {entries for entries in least if least[entries] <= size}
+
+
 def test_a_plan_of_too_few_tokens_says_so():
     text = planner.Text(50_000, 250_000, 250_000, True, 1.0)
     for hours, said in ((0.002, True), (1.0, False)):
