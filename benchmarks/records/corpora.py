@@ -42,12 +42,8 @@ def documents(corpus: list[str]) -> Iterator[Text]:
     """Yield the documents that `prepare` accepts, each text once."""
     config = compose_config("prepare", PrepareConfig, [*corpus, "vocab=none"], False)
     assert config is not None
-    reader, account, seen = DocumentReader(config), DocumentCounts(), set[bytes]()
-    for split in reader.reader.splits(PART):
-        for document in reader.kept(split, account, lambda _: None):
-            if document.hash not in seen:
-                seen.add(document.hash)
-                yield document.text, document.words
+    for document in DocumentReader(config).distinct(PART, DocumentCounts()):
+        yield document.text, document.words
 
 
 def cut(text: str, words: int) -> Iterator[Text]:

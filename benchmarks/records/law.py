@@ -35,6 +35,7 @@ START = {
     "readings": (10.0, 0.7),
 }
 RATE, CLEAR = 0.01, 0.01  # of most records; what of bits per byte is more than chance
+USUAL = {"length": 64, "architecture": "bert", "tokens_a_step": 1024, "dropout": 0.0}  # what the law does not depend on
 LEAST = 1_000_000  # tokens of a training that the law is of
 Row = dict[str, Any]
 
@@ -60,10 +61,9 @@ def main() -> None:
 
 def usual(rows: list[Row]) -> list[Row]:
     """Return the records that differ in size, text, readings or entries alone, each at its best rate."""
-    common = {"length": 64, "architecture": "bert", "tokens_a_step": 1024, "dropout": 0.0}
     best: dict[tuple[Any, ...], Row] = {}
     for row in sorted(rows, key=lambda row: -row[BITS]):
-        if row["tokens"] >= LEAST and common.items() <= row.items():
+        if row["tokens"] >= LEAST and USUAL.items() <= row.items():
             best[tuple(row[key] for key in ("corpus", "words", "readings", "size", "entries", "seed"))] = row
     return list(best.values())
 
@@ -130,8 +130,7 @@ def text_of(rows: list[Row], found: dict[str, float], factors: dict[str, float],
 def choices(rows: list[Row]) -> Row:
     """Return the rates of sizes: the usual one, unless another is clearly better."""
     found: dict[int, dict[float, float]] = {}
-    common = {"corpus": "enwiki", "words": 1_000_000, "readings": 1, "entries": 4096, "seed": 0, "length": 64}
-    common |= {"architecture": "bert", "tokens_a_step": 1024, "dropout": 0.0}
+    common = USUAL | {"corpus": "enwiki", "words": 1_000_000, "readings": 1, "entries": 4096, "seed": 0}
     for row in rows:
         if common.items() <= row.items():
             found.setdefault(int(row["size"].split("x")[1]), {})[row["rate"]] = row[BITS]

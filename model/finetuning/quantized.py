@@ -86,10 +86,10 @@ class QuantizedModel:
         return self._sessions[names]
 
     def vectors(self, samples: Samples, pooling: str | None) -> list[Any]:
-        """Return a vector of each text `(W,)`, or of its tokens `(length, W)`; as the folder pools for None."""
-        if pooling is None and POOLED in self.outputs:
+        """Return a vector of each text `(W,)`, or of its tokens `(length, W)`; None: by the folder's modules."""
+        if pooling is None:
             return [vector for (vector,) in self.run(samples, POOLED)]
-        return [POOLINGS[pooling or "mean"](states) for (states,) in self.run(samples, HIDDEN)]
+        return [POOLINGS[pooling](states) for (states,) in self.run(samples, HIDDEN)]
 
     def logits(self, samples: Samples, kind: str) -> list[Any]:
         """Return the logits of a fine-tuned model, as `loop.predict` does."""

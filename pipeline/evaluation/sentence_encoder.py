@@ -37,8 +37,9 @@ class SentenceEncoder:
         layers, mix, truncation = (config.layers, config.mix, config.truncation) if ours else ([-1], "mean", "head")
         self.own = sentence_model.pooling_of(Path(folder)) if pooling is None else None
         self.int8 = QuantizedModel(folder) if isinstance(config, EmbedConfig) and config.quantize else None
-        self.pooling = pooling
-        self.embedder = Embedder(folder, layers, mix, pooling or (self.own.kind if self.own else "mean"), seed)
+        kind = self.own.kind if self.own else pooling or "mean"
+        self.pooling = None if self.own else kind  # None: the folder's modules
+        self.embedder = Embedder(folder, layers, mix, kind, seed)
         longest = longest_of(config, self.embedder.size.positions, self.own.longest if self.own else None)
         self.wordpiece, self.framing = WordPiece.load(folder), TruncationConfig(longest, truncation)
         self.width = (self.own and self.own.width) or self.embedder.width

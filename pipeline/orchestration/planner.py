@@ -20,7 +20,6 @@ from pipeline.console.formatting import WARNING
 from pipeline.errors import ConfigError
 from pipeline.preparation.documents import DocumentCounts, DocumentReader
 from pipeline.records.estimate import HOUR, rounded
-from pipeline.shards.holdout import document_hash
 from pipeline.storage import strict_json
 from pipeline.storage.atomic import write_text
 
@@ -170,10 +169,12 @@ def training_seconds(hours: float, text: Text) -> float:
 
 def candidates(hours: float, text: Text, rates: probe.Rates, share: float) -> Iterator[Choice]:
     """Yield what each size reaches of a text, of which `share` is trained on, with vocabularies tried on as little."""
-    known, usual = law.table(), min(law.table()["text_of_entries"])
-    tried = [each for each, least in known["text_of_entries"].items() if each == usual or least <= text.bytes]
+    known = law.table()
+    least = known["text_of_entries"]
+    tried = [entries for entries in least if entries == min(least) or least[entries] <= text.bytes]
     for size in known["sizes"]:
-        for entries, bytes_a_token in ((each, known["bytes_a_token"][each]) for each in tried):
+        for entries in tried:
+            bytes_a_token = known["bytes_a_token"][entries]
             layers, hidden = map(int, size.split("x"))
             model = probe.model_of(layers, hidden, entries)
             rate = probe.rate_at(rates, probe.operations(model, probe.LENGTH))
@@ -193,19 +194,14 @@ def count(config: PrepareConfig, most: float) -> Text:
     Raises:
         InputError: it cannot be read, or has none.
     """
-    began, reader, account = time.perf_counter(), DocumentReader(config), DocumentCounts()
-    seen: set[bytes] = set()
+    began = time.perf_counter()
     words = size = letters = 0
-    for split in reader.reader.splits(PART):
-        for document in reader.kept(split, account, lambda _: None):
-            if (key := document_hash(document.text)) in seen:
-                continue
-            seen.add(key)
-            parts = document.text.split()
-            words, letters = words + len(parts), letters + sum(map(len, parts))
-            size += sum(len(part.encode(errors="replace")) for part in parts)
-            if words > most:
-                return Text(words, size, letters, False, time.perf_counter() - began)
+    for document in DocumentReader(config).distinct(PART, DocumentCounts()):
+        parts = document.text.split()
+        words, letters = words + len(parts), letters + sum(map(len, parts))
+        size += sum(len(part.encode(errors="replace")) for part in parts)
+        if words > most:
+            return Text(words, size, letters, False, time.perf_counter() - began)
     if not words:
         raise ConfigError("has no words to plan for", "corpus.path", config.corpus.path)
     return Text(words, size, letters, True, time.perf_counter() - began)

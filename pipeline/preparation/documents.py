@@ -135,6 +135,15 @@ class DocumentReader:
         account.notes.update(log.notes)
         account.name("broken", *log.broken)
 
+    def distinct(self, split_bytes: int, account: DocumentCounts) -> Iterator[KeptDocument]:
+        """Yield the accepted documents of the corpus, each text once; update `account`."""
+        seen = set[bytes]()
+        for split in self.reader.splits(split_bytes):
+            for document in self.kept(split, account, lambda _: None):
+                if document.hash not in seen:
+                    seen.add(document.hash)
+                    yield document
+
     def accept(self, block: list[Document], account: DocumentCounts) -> Kept:
         """Return the documents that are kept; counted either way."""
         usual = self.config.corpus.language
