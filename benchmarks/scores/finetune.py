@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.shared import keep, mean
+from model.training import provenance
 
 
 def main() -> None:
@@ -35,12 +36,13 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, default=3)
     parser.add_argument("--batch", type=int, default=32)
     parser.add_argument("--rate", type=float, default=1e-4)
-    parser.add_argument("--length", type=int, default=128)
+    parser.add_argument("--length", type=int, default=128, help="tokens; at most those that the model has learnt")
     parser.add_argument("--precision", default="fp32", choices=["fp32", "bf16"])
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--one", choices=["ours", "trainer"], help=argparse.SUPPRESS)
     options = parser.parse_args()
+    options.length = min(options.length, provenance.learnt(options.pretrained))
     if options.one:
         importlib.import_module("torch._dynamo")  # is start-up: optimizers load it with their first step
         run = {"ours": ours, "trainer": trainer}[options.one]
