@@ -5,7 +5,6 @@ import re
 
 import pytest
 
-from benchmarks.gpu.rows import Rows, table
 from benchmarks.shared import read
 from tests.model import served_folders
 from tests.support import forked
@@ -42,50 +41,7 @@ def test_every_benchmark_starts(root):
         assert done.returncode == 0, (module, done.stderr)
 
 
-@pytest.mark.slow
-def test_the_loader_benchmark_measures_each_kind_of_batch():
-    done = forked.fresh("-m", "benchmarks.data.loader", "--rows", "4000", "--shards", "2", "--repeats", "1")
-    assert done.returncode == 0, done.stderr
-    assert "two folders by weight" in done.stdout
-
-
 # The three parts that a rented GPU runs, whole and tiny on a CPU.
-
-
-BARE = """
-import sys
-for name in ("omegaconf", "hydra", "deepspeed", "pyarrow", "tokenizers", "transformers", "yaml"):
-    sys.modules[name] = None  # as if it were not installed
-sys.argv[1:] = ["C", "--small", "--out", sys.argv[1]]
-from benchmarks.gpu import __main__ as gpu
-gpu.main()
-"""
-
-
-def test_a_row_is_there_as_soon_as_it_is_made_and_a_failure_ends_nothing(tmp_path):
-    def breaks():
-        raise ValueError("first line\nsecond line")
-
-    rows = Rows(tmp_path, "A", limit=60)
-    rows.attempt("good", lambda: {"distance": 0.25})
-    assert read(tmp_path / "rows.jsonl")[0]["distance"] == 0.25
-    rows.attempt("bad", breaks)
-    again = Rows(tmp_path, "B", limit=0)
-    again.attempt("late", breaks)
-    found = {row["name"]: row for row in read(tmp_path / "rows.jsonl")}
-    assert found["bad"]["error"] == "ValueError: first line"
-    assert "over" in found["late"]["skipped"]
-    assert table(list(found.values())).splitlines()[2].startswith("| A | bad |")
-    Rows(tmp_path, "A")
-    assert [row["part"] for row in read(tmp_path / "rows.jsonl")] == ["B"]
-
-
-@pytest.mark.slow
-def test_where_only_pytorch_is_installed_it_says_what_is_missing(tmp_path):
-    done = forked.fresh("-c", BARE, tmp_path)
-    assert done.returncode == 0, done.stderr
-    (row,) = [row for row in read(tmp_path / "rows.jsonl") if "skipped" in row]
-    assert "deepspeed" in row["skipped"]
 
 
 @pytest.mark.slow

@@ -13,7 +13,6 @@ from importlib import metadata
 from pathlib import Path
 
 import pytest
-import yaml
 
 from pipeline import __version__
 
@@ -95,22 +94,6 @@ def test_what_the_data_image_holds_is_enough_for_its_stages(root, tmp_path):
         assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_the_trainer_has_the_compiler_that_triton_calls(root):
-    text = (root / "docker" / "Dockerfile").read_text()
-    stage = text.partition("AS packages-trainer")[2].partition("\nFROM ")[0]
-    assert "gcc libc6-dev" in stage
-    pinned = pins(root / "docker" / "requirements-trainer-cuda.txt")
-    assert "triton" in pinned
-
-
-def test_no_heredoc_and_no_frontend_that_some_builders_lack(root):
-    text = (root / "docker" / "Dockerfile").read_text()
-    assert "<<" not in text
-    assert "--link" not in text
-    assert "# syntax" not in text
-    assert "cache" not in re.findall(r"type=(\w+)", text)
-
-
 # `make images` builds and pushes what is to be published, with any builder.
 
 
@@ -143,23 +126,6 @@ def test_an_image_that_cannot_be_built_or_pushed_ends_it(root, tmp_path):
         done = make(root, "REGISTRY=registry/team", f"BUILDER={builder}")
         assert done.returncode != 0
         assert (done.stdout.split()[-1], done.stdout.split().count(fails)) == (fails, 1)
-
-
-def test_a_registry_has_to_be_named(root):
-    done = make(root, "BUILDER=echo")
-    assert done.returncode != 0
-    assert "REGISTRY=" in done.stdout
-    assert "push" not in done.stdout
-
-
-def test_the_workflow_publishes_the_same_images(root):
-    flow = yaml.safe_load((root / ".github" / "workflows" / "images.yml").read_text())
-    job = flow["jobs"]["publish"]
-    (build,) = [each["with"] for each in job["steps"] if each.get("id") == "build"]
-    assert job["strategy"]["matrix"]["target"] == BUILT
-    assert (build["context"], build["file"], build["push"]) == (".", "docker/Dockerfile", True)
-    text = (root / "docker" / "Dockerfile").read_text()
-    assert all(f" AS {target}\n" in text for target in BUILT)
 
 
 # `make sbom` lists what an image installs.

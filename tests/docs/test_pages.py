@@ -69,14 +69,6 @@ def test_every_configuration_is_a_command_with_a_schema():
     assert {path.stem for path in conf_files.CONF.glob("*.yaml")} == {*COMMANDS, "hydra"}
 
 
-def test_a_key_stands_with_its_type_default_and_meaning(site):
-    page = (site / "stages" / "prepare.html").read_text(encoding="utf-8")
-    row = next(row for row in page.split("<tr>") if "<code>sequence_length</code>" in row)
-    help_text = "Tokens per sequence, with [CLS] and two [SEP]."
-    cells = ["<code>sequence_length</code>", "int", "<code>128</code>", help_text]
-    assert re.findall(r"<td>(.*?)</td>", row, re.S) == cells
-
-
 def test_every_proof_that_a_page_names_is_there(root):
     pages = [*(root / "docs").rglob("*.md"), root / "README.md", root / "SECURITY.md"]
     named = [

@@ -145,19 +145,3 @@ def test_a_block_that_needs_more_than_this_machine_says_so(page):
         fetches = re.search(r"\+corpus=(\w*wiki|glue)\b(?!.*(corpus\.path|dry_run))", block.text, re.S)
         if block.language == "sh" and (elsewhere or fetches):
             assert re.search(r"# needs a (network|cluster)", block.text), block.text
-
-
-def test_commands_are_found():
-    pages = [page for page, _ in found()]
-    assert pages.count("README.md") > 15
-    assert len(set(pages)) > 8
-
-
-PREPARE, RUN = "python -m pipeline.prepare", "python -m pipeline.run +corpus=sample"
-WRONG = ["make tset", "python -m pipeline.prepair", f"{PREPARE} +corpus=text wrokers=2", "rm -rf /", f"{RUN} a=1"]
-
-
-@pytest.mark.parametrize("line", [*WRONG, "deepspeed model/train.py model=bsae", f"{RUN} train.stesp=9"])
-def test_a_wrong_command_would_be_noticed(line):
-    with pytest.raises((AssertionError, ModuleNotFoundError, *composing.MISTAKES)):
-        check(shlex.split(line))

@@ -54,21 +54,6 @@ def test_make_help_explains_every_target(root):
     assert {line.split()[0] for line in shown.stdout.splitlines()} == set(targets[1].split())
 
 
-def test_benchmarks_install_their_peers(root, tmp_path):
-    words = ["make", "--dry-run", "benchmark", "NAME=finetune", f"VENV={tmp_path}"]
-    shown = subprocess.check_output(words, cwd=root, text=True)
-    install, run = shown.find("benchmarks]'"), shown.find("-m benchmarks.scores.finetune")
-    assert 0 < install < run
-
-
-def test_the_workflow_does_what_ci_does(root):
-    flow = yaml.safe_load((root / ".github" / "workflows" / "ci.yml").read_text())
-    assert ".ci/run" in [step.get("run") for step in flow["jobs"]["check"]["steps"]]
-    for name in ("bug.yml", "feature.yml"):
-        form = yaml.safe_load((root / ".github" / "ISSUE_TEMPLATE" / name).read_text())
-        assert {"name", "description", "body"} <= form.keys()
-
-
 def test_workflows_run_what_was_read_and_may_do_little(root):
     """A tag of an action can be moved to other code; a commit cannot."""
     for path in (root / ".github" / "workflows").iterdir():
@@ -103,13 +88,6 @@ def test_it():
     words = [sys.executable, "-m", "pytest", "-c", "/dev/null", "-p", "tests.conftest", str(tmp_path)]
     starts = ["sh", "-c", "trap '' INT; exec nohup \"$@\"", "sh", *words]
     subprocess.run(starts, cwd=root, capture_output=True, check=True)
-
-
-def test_hooks_fetch_nothing(root):
-    done = subprocess.run([sys.executable, "-m", "pre_commit", "validate-config"], cwd=root, check=False)
-    assert done.returncode == 0
-    config = yaml.safe_load((root / ".pre-commit-config.yaml").read_text())
-    assert {repo["repo"] for repo in config["repos"]} == {"local"}
 
 
 def test_what_is_advised_to_install_is_there(root):

@@ -4,7 +4,6 @@ import os
 import shutil
 import subprocess
 import sys
-import tarfile
 import zipfile
 from pathlib import Path
 
@@ -64,20 +63,6 @@ def test_a_wheel_has_every_file_of_the_tree_that_is_read(root, wheel):
             name = path.relative_to(root).as_posix()
             assert (f"pipeline/{name}" if folder == "conf" else name) in names
     assert {name.partition("/")[0] for name in names if ".dist-info" not in name} == {"model", "pipeline"}
-
-
-def test_a_source_archive_has_all_that_is_built_and_no_part_of_the_tests(source, tmp_path):
-    (source / "tests").mkdir()
-    (source / "tests" / "test_a.py").touch()
-    script = f"from setuptools import build_meta; build_meta.build_sdist({str(tmp_path)!r})"
-    forked.fresh("-c", script, cwd=source, check=True)
-    (made,) = tmp_path.iterdir()
-    with tarfile.open(made) as file:
-        names = {name.partition("/")[2] for name in file.getnames()}
-    built = [path.relative_to(source) for name in ("conf", "model", "pipeline") for path in (source / name).rglob("*")]
-    assert {path.as_posix() for path in built} <= names
-    assert {"pyproject.toml", "setup.py", "LICENSE"} <= names
-    assert [name for name in names if name.startswith("tests")] == []
 
 
 def test_commands_run_from_any_folder(site, tmp_path):

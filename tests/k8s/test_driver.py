@@ -2,14 +2,12 @@
 
 import dataclasses
 import json
-import shlex
 
 import pytest
 import requests
 
-from pipeline.errors import ConfigError, InputError, Restart, UserError
+from pipeline.errors import InputError, Restart, UserError
 from pipeline.orchestration import job_status
-from pipeline.orchestration.follow import StageFailed
 from tests.k8s import control_plane
 from tests.k8s.kubelet import now
 from tests.k8s.small import Driver, admission, quota
@@ -18,48 +16,6 @@ from tests.support.waiting import wait_for
 pytestmark = [pytest.mark.k8s, pytest.mark.timeout(300)]
 
 QUEUE = "kueue.x-k8s.io/queue-name"
-
-
-def test_jobs_are_made_when_their_inputs_are_done(begin, capsys):
-    small = begin(lambda job: (0, ""))
-    for name in ("c", "b", "a"):
-        small.declare(name)
-    small.drive(small.node("a"), small.node("b", "a"), small.node("c", "a", "b"))
-    assert small.order == ["a", "b", "c"]
-    assert "c made" in capsys.readouterr().out
-
-
-def test_stages_that_no_manifest_knows_have_the_template_of_their_kind(begin):
-    """As a recipe of one's own has them, and the copies of a run with several seeds."""
-    small = begin(lambda job: (0, ""))
-    small.declare("report")
-    small.drive(small.node("own-first"), small.node("own-second-seed1", "own-first"))
-    assert small.order == ["own-first", "own-second-seed1"]
-    assert small.job("own-second-seed1")["metadata"]["annotations"][job_status.MADE_OF].startswith("for-report-")
-
-
-def test_bad_configuration_is_reported_in_its_own_words(begin):
-    small = begin(lambda job: (2, "trace\n" + json.dumps(ConfigError("at least 1", "steps", 0).record())))
-    small.declare("train")
-    small.declare("convert")
-    with pytest.raises(UserError, match=r"train.*steps=0"):
-        small.drive(small.node("train"), small.node("convert", "train"))
-    assert small.order == ["train"]
-
-
-def test_a_fault_is_reported_with_the_jobs_reason(begin):
-    small = begin(lambda job: (9, "out of luck"))
-    small.declare("train")
-    with pytest.raises(StageFailed, match="BackoffLimitExceeded"):
-        small.drive(small.node("train"))
-
-
-def test_a_stage_without_a_template_is_named_before_anything_runs(begin):
-    small = begin(lambda job: (0, ""))
-    small.declare("a")
-    with pytest.raises(ConfigError, match=r"no template lists stage b or kind report"):
-        small.drive(small.node("a"), small.node("b", "a"))
-    assert small.order == []
 
 
 def test_the_driver_owns_its_jobs_and_takes_them_with_it(begin, capsys):
@@ -84,24 +40,6 @@ def test_the_driver_owns_its_jobs_and_takes_them_with_it(begin, capsys):
     assert "a made" in second.end()
 
 
-def test_a_driver_that_is_restarted_finds_its_jobs(begin, capsys):
-    ends: list[tuple[int, str]] = []
-    small = begin(lambda job: ends[0] if ends else None)
-    small.declare("a")
-    small.started()
-    driver = small.driver(small.node("a"))
-    made = job_status.job_of(*templates(driver), "a", driver.record.digest("a"), "/run.json", small.owner)
-    for _ in range(2):  # the second one is there already
-        driver.custom.create(made)
-    uid = small.job("a")["metadata"]["uid"]
-    again = Driver(capsys, small, small.node("a"))
-    again.wait(lambda story: "pods run" in story)
-    ends.append((0, ""))
-    assert "a made" in again.end()
-    assert small.job("a")["metadata"]["uid"] == uid
-    assert small.order == ["a"]
-
-
 def templates(driver):
     """The templates of the namespace."""
     return job_status.templates_of(driver.custom.find(job_status.CRONJOBS))
@@ -111,17 +49,6 @@ def is_active(small, name):
     """Whether a Job is there and has pods."""
     found = [job for job in small.api.find("jobs", small.namespace) if job["metadata"]["name"] == name]
     return any(job["status"].get("active") for job in found)
-
-
-def test_a_job_of_another_run_is_left_alone(begin, capsys):
-    small = begin(lambda job: None)
-    small.declare("a")
-    small.started("other")
-    other = Driver(capsys, small, small.node("a"))
-    other.wait(lambda story: is_active(small, "a"))
-    small.started()
-    with pytest.raises(UserError, match=r"stage a: its Job belongs to job/other"):
-        small.drive(small.node("a"))
 
 
 def test_a_job_that_nobody_owns_is_followed_if_it_is_for_the_same(begin):
@@ -136,24 +63,6 @@ def test_a_job_that_nobody_owns_is_followed_if_it_is_for_the_same(begin):
     small.declare("b")
     with pytest.raises(UserError, match=r"stage b: .*other settings.*kubectl delete job b"):
         small.drive(small.node("b"))
-
-
-def test_a_changed_template_changes_nothing_that_runs(begin, capsys):
-    ends: list[tuple[int, str]] = []
-    small = begin(lambda job: ends[0] if ends else None)
-    small.declare("a")
-    small.started()
-    driver = Driver(capsys, small, small.node("a"))
-    driver.wait(lambda story: is_active(small, "a"))
-    uid = small.job("a")["metadata"]["uid"]
-    small.kubectl("set", "image", "cronjob/for-a", "stage=i:2")
-    driver.wait(lambda story: "template has changed; to restart with it: kubectl delete job a" in story)
-    assert small.job("a")["metadata"]["uid"] == uid
-    small.kubectl("delete", "job", "a")
-    driver.wait(lambda story: is_active(small, "a"))
-    assert small.job("a")["spec"]["template"]["spec"]["containers"][0]["image"] == "i:2"
-    ends.append((0, ""))
-    assert "a made" in driver.end()
 
 
 def test_a_new_job_waits_for_the_pods_of_the_deleted_one(begin, capsys):
@@ -182,21 +91,6 @@ def test_a_server_that_stays_away_asks_for_a_restart(begin, monkeypatch, tmp_pat
     monkeypatch.setattr("kubernetes.config.kube_config.KUBE_CONFIG_DEFAULT_LOCATION", str(away))
     with pytest.raises(Restart, match="API server"):
         small.drive(small.node("a"))
-
-
-def test_a_suspension_is_the_users(begin, capsys):
-    ends: list[tuple[int, str]] = []
-    small = begin(lambda job: ends[0] if ends else None)
-    small.declare("a")
-    driver = Driver(capsys, small, small.node("a"))
-    driver.wait(lambda story: is_active(small, "a"))
-    small.kubectl("patch", "job", "a", "-p", '{"spec":{"suspend":true}}')
-    driver.wait(lambda story: "paused" in story)
-    driver.wait(lambda story: not is_active(small, "a"))
-    ends.append((0, ""))
-    advice = driver.story.rpartition("to resume: kubectl ")[2].partition("\n")[0]
-    small.kubectl(*shlex.split(advice))
-    assert "a made" in driver.end()
 
 
 @pytest.mark.parametrize(("obstacle", "words"), [(quota, "exceeded quota"), (admission, "no image is signed")])
@@ -284,11 +178,3 @@ def test_the_states_of_stages_are_served_to_prometheus(begin, capsys):
     driver.wait(lambda story: wanted <= set(requests.get(address, timeout=30).text.splitlines()))
     ends.append((0, ""))
     assert "b made" in driver.end()
-
-
-def test_the_jobs_of_a_dry_run_are_those_of_the_templates(begin):
-    small = begin(lambda job: (0, ""))
-    small.declare("a", activeDeadlineSeconds=7200)
-    said = small.driver(small.node("a")).expected([small.node("a")])
-    assert said == "a             template for-a: pods 1 x GPUs 0, limits none, deadline 2 h 00 min"
-    assert [job["metadata"]["name"] for job in small.api.find("jobs", small.namespace)] == []

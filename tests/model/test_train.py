@@ -18,7 +18,6 @@ from model.training import initial_weights
 from pipeline.common.ports import free_port
 from pipeline.errors import InputError
 from pipeline.records.manifest import Manifest
-from pipeline.tokenization.wordpiece import SPECIAL, build
 from tests.model.conftest import SMALL, losses
 from tests.support import forked
 from tests.support.refusals import refused
@@ -119,22 +118,6 @@ def test_training_goes_on_from_a_published_encoder_and_says_what_it_lacked(root,
     weights = initial_weights.read(tmp_path / "train").state
     name = "encoder.layers.1.up.weight"  # one small step from where it was
     assert (weights[name] - trained.state[name]).abs().max() <= 1.1e-2
-
-
-def test_an_unlike_vocabulary_is_refused_before_the_first_step(work, tmp_path):
-    (tmp_path / "vocab").mkdir()
-    other = build([*SPECIAL, *(f"w{number}" for number in reversed(range(120)))], lowercase=True)
-    (tmp_path / "vocab" / "tokenizer.json").write_text(other)
-    done = train(work, tmp_path / "train", f"data.vocab={tmp_path / 'vocab'}")
-    assert done.returncode == 2
-    assert "error: " in done.stderr
-    assert "Traceback" not in done.stderr
-
-
-def test_sequences_longer_than_the_positions_are_refused(work, tmp_path):
-    done = train(work, tmp_path / "train", "model.positions=16")
-    assert done.returncode == 2
-    assert "model.positions=16: " in done.stderr
 
 
 def test_what_launchers_add_to_the_command_line_goes():

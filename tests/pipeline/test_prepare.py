@@ -14,7 +14,6 @@ from pipeline.beam import steps
 from pipeline.prepare import make
 from pipeline.records.manifest import MANIFEST, Manifest, require_manifest
 from pipeline.records.metrics import CorpusCounts
-from pipeline.shards.holdout import LowestHashes, document_hash
 from pipeline.stages import stage
 from pipeline.text import clean
 from pipeline.tokenization.coverage import Coverage
@@ -215,50 +214,6 @@ def test_a_share_that_holds_out_nothing_is_refused_with_one_that_would(corpus, v
     made = prepare(corpus, vocab, tmp_path / "out", f"validation_share={share}")
     assert (made.figures["totals"]["validation_documents"], made.figures["warnings"]) == (4, [])
     assert shards.open_folder(tmp_path / "out", "validation")
-
-
-def few(corpus, folder, count):
-    folder.mkdir()
-    for path in sorted(corpus.glob("0*.txt"))[:count]:
-        (folder / path.name).write_bytes(path.read_bytes())
-    return folder
-
-
-@pytest.mark.parametrize("share", [0.01, 0.5, 0.99])
-def test_one_document_cannot_be_divided(corpus, vocab, tmp_path, share):
-    folder = few(corpus, tmp_path / "one", 1)
-    words = command(folder, vocab, tmp_path / "out", f"validation_share={share}")
-    done = forked.module(*words)
-    assert done.returncode == 2
-    assert "document" in done.stderr
-    assert f"validation_share={share}" in done.stderr
-    assert re.findall(r"set validation_share=(\S+)", done.stderr) == ["0"]
-    made = prepare(folder, vocab, tmp_path / "out", "validation_share=0")
-    assert made.summary.startswith("1 document, ")
-
-
-@pytest.mark.slow
-def test_held_out_documents_too_few_for_random_next_sentences_are_said(corpus, vocab, tmp_path):
-    folder = few(corpus, tmp_path / "six", 6)
-    lowest = LowestHashes()
-    for path in folder.iterdir():
-        lowest.add(document_hash(clean.clean(path.read_text())))
-    share = lowest.share_for(1)
-    made = prepare(folder, vocab, tmp_path / "a", f"validation_share={share}")
-    (warning,) = made.figures["warnings"]
-    assert made.summary.endswith(warning)
-    assert made.figures["totals"]["validation_documents"] == 1
-    assert made.figures["totals"]["validation_random_next"] == 0
-    (share_text,) = re.findall(r"set validation_share=(\S+) ", warning)
-    better = prepare(folder, vocab, tmp_path / "b", f"validation_share={share_text}")
-    assert (better.figures["warnings"], better.figures["totals"]["validation_documents"]) == ([], 2)
-    assert better.figures["totals"]["validation_random_next"] > 0
-    other = prepare(folder, vocab, tmp_path / "c", f"validation_share={share}", "pairs=none")
-    assert other.figures["warnings"] == []
-    most = prepare(folder, vocab, tmp_path / "d", f"validation_share={lowest.share_for(4)}")
-    (held_out,) = most.figures["warnings"]
-    totals = most.figures["totals"]
-    assert f"{totals['validation']:,} of {totals['validation'] + totals['train']:,} " in held_out
 
 
 PAGE = "<page><title>{}</title><ns>{}</ns><id>{}</id><revision><id>1</id><text>{}</text></revision></page>"

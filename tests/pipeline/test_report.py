@@ -134,12 +134,6 @@ def test_what_was_made_from_other_shards_is_a_warning(work):
         assert ("; warning: train: data.dir was another" in said) != same
 
 
-def test_what_became_of_documents_is_a_bar(text):
-    bar, _, key = text[text.index('class="parts"') :].partition("</div>")
-    assert re.findall(r"flex: (\d+)", bar) == ["1200", "7"]
-    assert re.findall(r'"key">([^<]+)', key) == ["written 1,200", "skipped 7"]
-
-
 def test_errors_of_a_task_are_shown_by_class(work):
     confusion = {"good": {"good": 41, "bad": 3}, "bad": {"good": 5, "bad": 51}}
     wrong = [{"texts": ["so <i>so</i>", "indeed"], "label": "good", "answer": "bad"}]

@@ -17,7 +17,6 @@ from pipeline.storage import strict_json
 from pipeline.tokenization.normalization import read_options
 from pipeline.tokenization.wordpiece import SPECIAL, WordPiece, build
 from tests.security.hostile import damaged, hammer
-from tests.support import forked
 from tests.support.refusals import refused
 
 ENTRIES = [*SPECIAL, "words", "##s", "."]
@@ -104,18 +103,6 @@ def test_a_panic_of_the_library_is_an_input_error(model):
     panicking(model / "tokenizer.json")
     with pytest.raises(InputError, match="tokenizer"):
         WordPiece.load(model).encode(["x" * 60])
-
-
-@pytest.mark.slow
-def test_a_command_ends_in_a_line_at_a_panic(model):
-    panicking(model / "tokenizer.json")
-    (model / "a.txt").write_text("x" * 60 + "\n")
-    done = forked.module(
-        "pipeline.embed", f"pretrained={model}", f"input={model / 'a.txt'}", f"out={model / 'out.npy'}"
-    )
-    assert done.returncode == 2, done.stderr
-    assert done.stderr.splitlines()[-1].startswith("error: ")
-    assert "Traceback" not in done.stderr
 
 
 def test_ids_far_beyond_the_entries_are_refused(model):

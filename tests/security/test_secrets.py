@@ -19,7 +19,7 @@ from pipeline.orchestration.slurm import SlurmExecutor
 from pipeline.records.manifest import Result
 from pipeline.stages import fingerprints, stage
 from tests.pipeline.orchestration.test_graph import composed_run
-from tests.support import finished, forked
+from tests.support import forked
 from tests.support.refusals import refused
 
 SECRET = "hf_Zm9vYmFyYmF6"
@@ -174,20 +174,6 @@ def test_no_output_of_a_command_has_the_secrets_of_its_environment(tmp_path):
         for content in (done.stdout.encode(), done.stderr.encode(), *written):
             for value in secrets.values():
                 assert value.encode() not in content
-
-
-@pytest.mark.slow
-def test_the_reason_for_a_rerun_has_no_secret(tmp_path):
-    config = {"corpus": {"name": "simplewiki", "files": []}}
-    made = finished.manifest("download", summary="done", config=config, finished="2026-01-31T09:05:00+00:00")
-    (tmp_path / "download").mkdir()
-    made.write(tmp_path / "download")
-    url = f"http://me:{SECRET}@127.0.0.1:9/a.gz"
-    words = ["dry_run=true", "+corpus=simplewiki", f"workdir={tmp_path}", f"corpus.files=[{{url: '{url}'}}]"]
-    done = forked.module("pipeline.run", *words, "download.tries=1", "download.timeout=1")
-    assert "corpus.files" in done.stdout, done.stderr
-    assert "***@" in done.stdout
-    assert SECRET[:4] not in done.stdout + done.stderr
 
 
 def test_a_traceback_has_no_secret(root):

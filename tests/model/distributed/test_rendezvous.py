@@ -3,7 +3,6 @@
 import json
 import socket
 from pathlib import Path
-from typing import Any
 
 import pytest
 from torch._C._distributed_c10d import HashStore
@@ -12,8 +11,6 @@ from model.distributed import rendezvous
 from model.distributed.rank_card import RankCard
 from pipeline.common.ports import free_port
 from tests.support import forked
-
-Plan = dict[str, Any]
 
 
 def meet(root, *plans, quiet=False):
@@ -81,19 +78,9 @@ def test_a_rank_waits_for_the_training_before_it_to_leave_the_port(root):
 
 
 @pytest.mark.slow
-def test_other_code_on_a_node_is_named_on_every_rank(root):
-    port = free_port()
-    changed = {"code": {"model/training/muon.py": "0"}, "host": "node1"}
-    told = meet(root, rank(0, port, card={"code": {"model/training/muon.py": "1"}}), rank(1, port, card=changed))
-    assert {kind for kind, _, _ in told} == {"InputError"}
-    for _, words, _ in told:
-        assert "code: model/training/muon.py" in words
-        assert "rank 1 on node1" in words
-
-
-@pytest.mark.slow
-def test_other_versions_settings_and_data_are_named(root):
+def test_other_code_versions_settings_and_data_are_named_on_every_rank(root):
     cases = [
+        ({"card": {"code": {"model/training/muon.py": "0"}}}, "code: "),
         ({"card": {"versions": {"torch": "1.0"}}}, "torch"),
         ({"settings": {"steps": 11}}, "steps (10, 11)"),
         ({"card": {"fingerprint": "e" * 64}}, "data"),

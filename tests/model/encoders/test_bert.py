@@ -147,17 +147,6 @@ def test_dropout_is_drawn_from_the_seed_while_training():
     assert not torch.equal(draw(0), draw(1))
 
 
-def test_a_model_learns_a_batch_by_heart():
-    torch.manual_seed(0)
-    model, batch = build_model(small(dropout=0.0, attention_dropout=0.0)), ragged([20, 31])
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
-    for _ in range(60):
-        optimizer.zero_grad()
-        loss(model, batch).backward()
-        optimizer.step()
-    assert loss(model, batch).item() < 0.1
-
-
 def test_a_model_without_a_vocabulary_is_refused():
     with pytest.raises(ConfigError, match="vocab_size"):
         build_model(small(vocab_size=None))

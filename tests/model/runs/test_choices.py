@@ -1,15 +1,10 @@
 """Every small YAML trains; those that say how, not what, change nothing that is learnt."""
 
-import sys
-from pathlib import Path
-
 import pytest
 
 from benchmarks.small import write_prepared
-from pipeline.cli import conf_files
 from pipeline.tokenization.wordpiece import WordPiece
 from tests.model.conftest import SMALL, losses, rows, train_many
-from tests.support import forked
 
 pytestmark = pytest.mark.slow
 
@@ -86,14 +81,3 @@ def test_every_choice_learns(runs, name):
 
 def test_low_precision_stays_near(runs):
     assert losses(runs / "bf16") == pytest.approx(losses(runs / "plain"), abs=0.05)
-
-
-def test_an_impossible_pair_of_choices_is_one_line():
-    launcher = Path(sys.executable).with_name("deepspeed")
-    done = forked.fresh(launcher, "--num_accelerators", "1", "model/train.py", "objective.predict=next")
-    assert done.returncode == 2
-    assert "model.causal=true" in done.stderr
-
-
-def test_every_choice_is_known():
-    assert conf_files.choices("compute") == ["compile", "plain", "recompute"]

@@ -10,18 +10,14 @@ from torch.nn import functional as F
 
 from model.config import DataConfig, ObjectiveConfig
 from model.encoders.architectures import build_model
-from model.huggingface import bert_format
 from model.loader.loader import Loader
 from model.training import checkpoint, initial_weights
-from pipeline import convert, inspect
-from pipeline.config import ConvertConfig
+from pipeline import inspect
 from pipeline.errors import InputError
 from pipeline.records import checkpoint_folder
 from pipeline.records.manifest import Manifest
-from pipeline.stages import stage
 from pipeline.tokenization.wordpiece import WordPiece
 from tests.model.conftest import SMALL, losses, rows, train_many
-from tests.support import finished
 from tests.support.refusals import refused
 
 pytestmark = pytest.mark.slow
@@ -55,12 +51,6 @@ def saved(out):
     """The checkpoints of a run by step."""
     (run,) = checkpoint_folder.runs(out).iterdir()
     return checkpoint_folder.steps(run)
-
-
-def test_one_process_without_zero_learns(runs):
-    curve = losses(runs / "0-1")
-    assert len(curve) == STEPS
-    assert curve[-1] < curve[0] - 0.2
 
 
 @pytest.mark.parametrize("name", RUNS)
@@ -128,19 +118,6 @@ def test_the_average_scores_as_training_said(runs, work):
     said = rows(runs / "0-1", "validation")[-1]
     assert said["average_masked_lm_loss"] == pytest.approx(loss, abs=1e-4)
     assert said["masked_lm_loss"] != pytest.approx(loss, abs=1e-3)
-
-
-def test_the_average_is_converted(runs, work, tmp_path):
-    """`convert ema=true` writes it, and compares its logits with those of transformers."""
-    shutil.copytree(work / "vocab", tmp_path / "vocab")
-    finished.manifest("vocab").write(tmp_path / "vocab")
-    folders = {"train": str(runs / "0-1"), "vocab": str(tmp_path / "vocab"), "out": str(tmp_path / "convert")}
-    config = ConvertConfig(workdir=str(tmp_path), ema=True, **folders)
-    stage.run("convert", config, convert.make)
-    found = bert_format.load(config.out)[1]
-    for name, tensor in initial_weights.read(runs / "0-1", ema=True).state.items():
-        assert torch.equal(found[name], tensor), name
-    assert "moving average" in (tmp_path / "convert" / "README.md").read_text()
 
 
 def test_a_checkpoint_without_an_average_says_so(runs, tmp_path):

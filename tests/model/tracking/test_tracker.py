@@ -278,14 +278,6 @@ def test_a_key_of_an_earlier_login_is_seen_wherever_it_is_stored(home, monkeypat
     assert has_key()
 
 
-def test_a_row_cut_off_by_a_crash_is_dropped(out):
-    with (out / "metrics.jsonl").open("a") as file:
-        file.write('{"kind": "train", "st')
-    assert len(read_metrics(out)) == 7
-    run(out, 6, [7])
-    assert [row["step"] for row in read_metrics(out) if row["kind"] == "train"][-2:] == [6, 7]
-
-
 BAR = """
 tracker = Tracker(TrackingConfig(name="none"), Path(sys.argv[1]), 0, 0, 600, {})
 figures = {"loss": 4.0, "masked_lm_accuracy": 0.5, "gradient_norm": 1.0, "memory_gib": 3.0,

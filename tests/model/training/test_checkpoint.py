@@ -66,15 +66,6 @@ def test_a_process_killed_while_it_saves_leaves_a_good_checkpoint(tmp_path, mome
     assert not list(tmp_path.glob(".*")), "what the crash left is gone"
 
 
-def test_prune_removes_what_killed_writers_left(tmp_path):
-    kept = write(tmp_path, state(1), *tensors(1))
-    (tmp_path / ".step-00000002.tmp").mkdir()
-    (tmp_path / ".step-00000002.tmp" / checkpoint_folder.WEIGHTS).write_bytes(b"half")
-    (tmp_path / ".latest.0f7957ab.tmp").write_text("")
-    Retention(2).prune(kept)
-    assert sorted(tmp_path.iterdir()) == [tmp_path / "latest", kept]
-
-
 def test_the_checkpoint_that_was_written_outlives_damaged_ones_after_it(tmp_path):
     for step in (8, 9):
         write(tmp_path, state(step), *tensors(step))

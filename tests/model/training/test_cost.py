@@ -12,7 +12,7 @@ from model.encoders.architectures import build_model, parameter_shapes
 from model.encoders.batch import Batch
 from model.encoders.encoder import prepare_for
 from model.training import cost
-from model.training.cost import GIB, Setting
+from model.training.cost import Setting
 from model.training.step_metrics import losses
 from tests.model.encoders import test_bert
 
@@ -69,32 +69,6 @@ def test_what_a_token_takes_is_what_the_model_keeps_of_it(size, half):
 def test_parameters_are_counted(size):
     true = sum(shape.numel() for shape in parameter_shapes(config(size)).values())
     assert cost.parameters(config(size)) == pytest.approx(true, rel=0.03)
-
-
-def test_more_fits_where_there_is_more_room():
-    fits = cost.tokens_that_fit
-    assert fits(setting("base"), 80 * GIB) == cost.ENOUGH
-    assert 2_000 < fits(setting("large"), 16 * GIB) < fits(setting("large"), 40 * GIB)
-    assert fits(setting("large"), 16 * GIB) < fits(setting("large", ranks=8), 16 * GIB)
-    assert fits(setting("large"), 16 * GIB) < fits(setting("large", recompute=True), 16 * GIB)
-    assert fits(setting("large", half=False), 16 * GIB) < fits(setting("large"), 16 * GIB)
-    assert fits(setting("large"), 2 * GIB) == 0
-
-
-@pytest.mark.parametrize("average", [False, True])
-@pytest.mark.parametrize("size", ["tiny", "base", "modern-base"])
-def test_what_is_fixed_is_what_pytorchs_own_optimizer_holds(size, average):
-    with torch.device("meta"):
-        model = build_model(config(size))
-    parameters = list(model.parameters())
-    for parameter in parameters:
-        parameter.grad = torch.empty_like(parameter)
-    adamw = torch.optim.AdamW(parameters, foreach=False)
-    adamw.step()
-    moments = [state[name] for state in adamw.state.values() for name in ("exp_avg", "exp_avg_sq")]
-    held = [*parameters, *(one.grad for one in parameters), *moments, *(parameters if average else [])]
-    given = dataclasses.replace(setting(size, half=False, stage=0), average=average)
-    assert cost.state_bytes(given) == pytest.approx(sum(one.nbytes for one in held), rel=0.03)
 
 
 @pytest.mark.parametrize("share", [0.15, 0.5, 1.0])

@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import os
 import shutil
 from pathlib import Path
 
@@ -17,7 +16,6 @@ from model.training.extending import TrajectoryHash
 from model.training.schedule import Schedule
 from pipeline.orchestration.kinds import KINDS
 from pipeline.records import checkpoint_folder
-from pipeline.records.manifest import MANIFEST
 from pipeline.stages import fingerprints
 from tests.model.conftest import SMALL, counted, losses, train_many
 from tests.support import finished
@@ -26,7 +24,6 @@ SHORT = ["steps=20", "schedule=wsd", "schedule.decay_share=0.4", "schedule.warmu
 LONG = ["steps=40", "schedule=wsd", "schedule.decay_share=0.4", "schedule.warmup_steps=2"]
 SAVING = ["save_every=5", "keep=1", "save_at_words=[250,1000]"]
 MODEL = ModelConfig(name="tiny", layers=2, hidden=32, heads=2, feed_forward=64)
-STABLE = 12  # steps of the short one before its decay
 
 
 def config(steps, schedule, **more):
@@ -178,20 +175,6 @@ def steps_kept(out):
 
 
 @pytest.mark.slow
-def test_the_last_checkpoint_before_the_decay_is_kept(short):
-    made = config(20, {"decay_share": 0.4, "warmup_share": 0.1})
-    assert Schedule.of(made, 20).steps_before_decay == STABLE
-    ((run, kept),) = steps_kept(short).items()
-    folder = checkpoint_folder.runs(short) / run
-    words = [
-        step for step in kept if checkpoint_folder.milestone_words(folder / checkpoint_folder.name_of(step)) is not None
-    ]
-    assert [step for step in kept if step not in words] == [STABLE, 20]
-    assert words[0] == 0
-    assert len(words) == 3
-
-
-@pytest.mark.slow
 def test_a_longer_training_is_the_same_as_one_from_the_start(train, short, tmp_path):
     extended = copied(short, tmp_path)
     said = train(extended, *LONG)
@@ -207,65 +190,3 @@ def test_a_longer_training_is_the_same_as_one_from_the_start(train, short, tmp_p
     assert losses(extended) == losses(tmp_path / "whole")
     (own,) = steps_kept(tmp_path / "whole").items()
     assert own in steps_kept(extended).items(), "those kept for their words too"
-
-
-@pytest.mark.slow
-def test_a_rerun_names_what_one_that_was_killed_had_saved(train, short, tmp_path):
-    """Else a mean of checkpoints would take the one before the decay, which only its name sets apart."""
-    out = copied(short, tmp_path)
-    (run,) = checkpoint_folder.runs(out).iterdir()
-    before = {path.name: path.read_bytes() for path in run.iterdir() if path.is_file()}
-    assert before.keys() == {checkpoint_folder.LATEST, checkpoint_folder.PINNED}
-    (out / MANIFEST).unlink()
-    (run / checkpoint_folder.PINNED).unlink()
-    (run / checkpoint_folder.LATEST).write_text("step-00000010\n")
-    (run / ".latest.0f7957ab.tmp").touch()
-    assert "resumed after step 20" in train(out, *SHORT)
-    assert {path.name: path.read_bytes() for path in run.iterdir() if path.is_file()} == before
-
-
-@pytest.mark.slow
-def test_steps_that_differ_are_made(train, short, tmp_path):
-    out = copied(short, tmp_path)
-    said = train(out, *LONG, "steps=21", "schedule.warmup_steps=3")
-    assert "resumed" not in said
-    assert len(losses(out)) == 21
-
-
-@pytest.mark.slow
-def test_an_interrupted_start_takes_up_the_rest(short, tmp_path):
-    out = copied(short, tmp_path)
-    (run,) = checkpoint_folder.runs(out).iterdir()
-    shared, own = run / checkpoint_folder.name_of(STABLE), run.with_name("f" * 12)
-    state = checkpoint_folder.read_state(shared)
-
-    class Same(TrajectoryHash):
-        def hash_of(self, step):
-            return state.first_steps or ""
-
-    same = Same(config(STABLE, {}), STABLE, "")
-    assert extending.find_newest(own, same, "of other shards", needs_words=False, fetch=print) is None
-    found = extending.find_newest(own, same, state.data, needs_words=False, fetch=print)
-    assert found is not None
-    kept = list(checkpoint_folder.steps(own))
-    assert kept[0] == 0
-    assert kept[-1] == STABLE
-    shutil.rmtree(found[0])
-    (own / f".{found[0].name}.tmp").mkdir()
-    assert extending.find_newest(own, same, state.data, needs_words=False, fetch=print) == found
-    assert list(checkpoint_folder.steps(own)) == kept
-    assert not list(own.glob(".*"))
-    assert checkpoint_folder.read_state(found[0]) == state
-
-
-@pytest.mark.slow
-def test_a_damaged_checkpoint_is_not_taken_up(train, short, tmp_path):
-    out = copied(short, tmp_path)
-    (run,) = checkpoint_folder.runs(out).iterdir()
-    damaged = run / checkpoint_folder.name_of(STABLE) / checkpoint_folder.WEIGHTS
-    damaged.write_bytes(damaged.read_bytes()[:-1] + b"?")
-    said = train(out, *LONG)
-    assert f"warning: {damaged}" in said
-    words = max(step for step in checkpoint_folder.steps(run) if 0 < step < STABLE)
-    assert f"the first {words} steps" in said
-    assert os.path.exists(damaged), "it is the other training's"

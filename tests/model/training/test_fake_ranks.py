@@ -3,18 +3,15 @@
 import math
 
 import pytest
-from omegaconf import OmegaConf
 
 from model.training import cost
 from model.training.cost import Setting
-from pipeline.cli.conf_files import CONF
 from tests.model.conftest import printed
 from tests.model.workers.fake_ranks import BATCH, CASES, MICRO_BATCH, SIZE, WORLD
 from tests.support import forked
 
 pytestmark = pytest.mark.slow
 
-ENOUGH = 8192  # tokens of a rank in a step, below which a GPU waits for the host
 COUNTED = [case for case in CASES if case[0] < 3]
 
 
@@ -50,12 +47,3 @@ def test_the_memory_that_is_planned_is_what_a_rank_has(ranks, case):
     setting = Setting(SIZE, 2, False, 0.15, stage, WORLD)
     planned = cost.state_bytes(setting)
     assert planned / cost.parameters(SIZE) == pytest.approx(counted, rel=0.01)
-
-
-def test_the_recipe_of_64_gpus_gives_each_enough(root):
-    words = (root / "k8s" / "overlays" / "gpu-8x8" / "overrides").read_text().split()
-    (recipe,) = (word.removeprefix("recipe=") for word in words if word.startswith("recipe="))
-    stages = OmegaConf.load(CONF / "recipe" / f"{recipe}.yaml").stages
-    for train, prepare in (("train", "prepare"), ("train-512", "prepare-512")):
-        length = stages[prepare].sequence_length
-        assert stages[train].batch_size * length / WORLD >= ENOUGH

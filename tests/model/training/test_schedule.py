@@ -23,10 +23,6 @@ schedules = st.builds(
 )
 
 
-def test_every_schedule_has_a_file():
-    assert NAMES == ["constant", "cosine", "linear", "polynomial", "wsd"]
-
-
 @given(schedules, st.integers(1, 300))
 def test_a_rate_is_a_share_that_rises_once_and_never_rises_again(schedule, steps):
     shares = [Schedule(schedule, steps).lr_factor(step) for step in range(steps)]

@@ -72,15 +72,6 @@ def test_tokens_that_are_predicted_cost_a_head_each(objective, share, tmp_path):
     assert found.seconds == pytest.approx(work / (estimate.REACHED * 1e9) + steps)
 
 
-def test_the_same_samples_in_smaller_batches_take_longer(tmp_path):
-    config = planned(tmp_path, batch_size=40)
-    few = estimate.estimate_training(config, MODERN, speed=1e12).seconds
-    many = estimate.estimate_training(replace(config, steps=100, batch_size=4), MODERN, speed=1e12).seconds
-    assert few is not None
-    assert many is not None
-    assert many - estimate.START > 2 * (few - estimate.START)
-
-
 @pytest.mark.parametrize(
     ("settings", "kept"), [({}, 3), ({"keep": 5}, 6), ({"keep_every": 4}, 5), ({"save_at_words": [1.0, 2.0]}, 6)]
 )

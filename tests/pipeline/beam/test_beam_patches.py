@@ -60,10 +60,6 @@ def test_ports_that_beam_asks_for_are_on_loopback_alone():
     assert listens <= {"0100007F", "00000000000000000000000001000000", "0000000000000000FFFF00000100007F"}
 
 
-def test_the_options_of_beam_are_known():
-    assert {"job_endpoint", "no_save_main_session", "flink_master"} <= beam_patches.known_options()
-
-
 def test_one_file_replaces_attributes_of_beam_and_grpc_and_reads_private_ones(root):
     found = set()
     for path in (root / "pipeline" / "beam").glob("*.py"):

@@ -166,16 +166,6 @@ def test_eight_threads_of_one_process_give_the_bytes_of_one(root, varied, tmp_pa
         assert (manifest.files, manifest.figures) == (single.files, single.figures)
 
 
-def test_a_mistake_in_the_input_ends_in_one_line(folder, job_service):
-    (folder / "bad.jsonl").write_text('{"text": "one"}\noops\n')
-    more = [f"runner.options.job_endpoint={job_service}", "runner.options.environment_type=LOOPBACK"]
-    words = command(folder, folder / "never", "runner=spark", "corpus.reader=jsonl", *more)
-    done = forked.fresh(*(word.replace("a.txt", "bad.jsonl") for word in words[1:]))
-    assert done.returncode == 2
-    assert done.stderr.startswith(f"error: {folder}/bad.jsonl, line 2: ")
-    assert len(done.stderr.splitlines()) == 1
-
-
 def options_of(runner, *more):
     """The options that a service is given."""
     return runners.service(configured("prepare", "+corpus=books", f"runner={runner}", *more).runner, {}, None)[1]

@@ -3,7 +3,6 @@
 import os
 import signal
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -49,14 +48,6 @@ def test_an_existing_vocabulary_is_taken_without_a_corpus(tmp_path):
     assert (tmp_path / "work" / "vocab" / "vocab.txt").read_text() == entries
     done = run("pipeline.vocab", existing, "learn=4", f"workdir={tmp_path}/other")
     assert "+corpus=NAME" in done.stderr, "without one nothing can be learnt"
-
-
-@pytest.mark.parametrize("name", ["~/việt (1).bz2", "/nowhere/việt (1).bz2"])
-def test_any_path_may_be_typed(tmp_path, name):
-    done = run("pipeline.vocab", "+corpus=wiki", f"corpus.path={name}", f"out={tmp_path}/x")
-    assert done.returncode == 2
-    assert f"{name.replace('~', str(Path.home()))}: " in done.stderr
-    assert "Exception" not in done.stderr
 
 
 @pytest.mark.parametrize("name", ["download", "vocab", "prepare", "tasks", "convert", "evaluate", "report", "run"])

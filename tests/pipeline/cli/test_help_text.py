@@ -96,14 +96,6 @@ def test_help_fits_the_terminal_and_shows_the_values_of_the_command_line(root, c
 
 
 @pytest.mark.slow
-def test_the_list_of_commands_fits_the_terminal_uncut(root):
-    lines = on_a_terminal(root, "pipeline").splitlines()
-    assert max(map(len, lines)) <= 72
-    assert not [line for line in lines if "…" in line]
-    assert len([line for line in lines if line.startswith("python -m pipeline.")]) >= 14
-
-
-@pytest.mark.slow
 def test_no_colours_where_none_are_wanted(root):
     assert "\033" not in on_a_terminal(root, "pipeline.report", "--help", NO_COLOR="1")
     done = forked.module("pipeline.report", "-h", check=True)

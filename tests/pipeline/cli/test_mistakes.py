@@ -67,16 +67,6 @@ def prepare(*words):
     return forked.module("pipeline.prepare", *words)
 
 
-def test_a_vocabulary_without_a_mask_is_refused(tmp_path):
-    (tmp_path / "vocab.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\nwords\n")
-    (tmp_path / "a.xml").write_text(DUMP)
-    done = prepare(
-        "+corpus=wiki", f"corpus.path={tmp_path}/a.xml", f"vocab={tmp_path}/vocab.txt", f"out={tmp_path}/out"
-    )
-    assert done.returncode == 2
-    assert "[MASK]" in done.stderr
-
-
 @pytest.fixture
 def small_disk(tmp_path):
     """A file system of two megabytes."""
@@ -122,25 +112,6 @@ def test_a_mistake_is_one_line_however_many_workers_find_it(vocab, tmp_path, wor
     assert done.returncode == 2, done.stderr
     assert done.stderr.startswith(f"error: {tmp_path}/a.jsonl, line ")
     assert len(done.stderr.splitlines()) == 1, done.stderr
-
-
-def test_shards_without_number_are_refused(vocab, tmp_path):
-    (tmp_path / "a.txt").write_text("Words. " * 10_000)
-    words = [f"corpus.path={tmp_path}/a.txt", f"vocab={vocab}", f"out={tmp_path}/out"]
-    done = prepare("+corpus=text", *words, "shard_bytes=1")
-    assert done.returncode == 2
-    assert done.stderr.startswith("error: shard_bytes=1: ")
-
-
-@pytest.mark.parametrize("place", ["/proc/x", "{}/a.txt", "{}/a.txt/x"])
-def test_a_run_names_a_workdir_that_cannot_be_written(tmp_path, place):
-    (tmp_path / "a.txt").write_text("Words.\n")
-    workdir = place.format(tmp_path)
-    words = ["+corpus=lines", f"corpus.path={tmp_path}/a.txt", f"workdir={workdir}"]
-    done = forked.module("pipeline.run", *words)
-    assert done.returncode == 2, done.stderr
-    assert done.stderr.startswith(f"error: workdir={workdir}: ")
-    assert len(done.stderr.splitlines()) == 1
 
 
 def test_a_limit_to_the_size_of_files_is_named(root, tmp_path):

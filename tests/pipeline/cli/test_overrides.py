@@ -19,7 +19,7 @@ from pipeline.config import (
     RunnerConfig,
     VocabConfig,
 )
-from pipeline.errors import ConfigError, Exit
+from pipeline.errors import ConfigError
 from tests.support import forked
 from tests.support.refusals import refused
 
@@ -31,11 +31,6 @@ from tests.support.refusals import refused
 def test_a_path_that_the_grammar_has_no_characters_for_is_read(key, path):
     override = OverridesParser.create().parse_override(quote_unparsable(f"{key}={path}"))
     assert override.value() == path
-
-
-def test_a_leading_tilde_is_home():
-    override = OverridesParser.create().parse_override(quote_unparsable("corpus.path=~/x (1).bz2"))
-    assert override.value() == f"{Path.home()}/x (1).bz2"
 
 
 @given(st.text(st.sampled_from("a1=~+./,:[]{}()'\" \\$é"), max_size=12))
@@ -129,14 +124,6 @@ WRONG.append(("corpus.path", {"corpus": CorpusConfig(name="c", reader="text", pa
 def test_other_stores_and_other_paths_are_refused(key, changes):
     with refused(ConfigError, key=key):
         check_addresses(config(**changes))
-
-
-def test_a_run_in_another_store_is_refused_and_leaves_nothing(root, tmp_path):
-    done = forked.module(
-        "pipeline.run", "+corpus=sample", "workdir=hdfs://corpora/run", cwd=tmp_path, env={"PYTHONPATH": str(root)}
-    )
-    assert (done.returncode, len(done.stderr.splitlines())) == (Exit.USER, 1)
-    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.slow

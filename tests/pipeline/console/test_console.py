@@ -1,13 +1,11 @@
 """What people see of a command: bars, numbers, lines and where they go."""
 
-import io
 import os
 import pty
 import re
 import subprocess
 import sys
 import termios
-from string import ascii_lowercase
 
 import pytest
 from hypothesis import given
@@ -16,8 +14,6 @@ from hypothesis import strategies as st
 from pipeline.console import bars, terminal
 from pipeline.console.formatting import pluralize
 from pipeline.errors import Exit
-from pipeline.records.manifest import Manifest
-from pipeline.tokenization.wordpiece import SPECIAL, build
 from tests.support import forked
 from tests.support.terminal import plain
 
@@ -152,24 +148,6 @@ def test_a_command_whose_output_was_cut_says_so_at_its_end(root, records, code):
     assert done.stderr.startswith("error: standard output: no space left" if code else "")
 
 
-SMALL = "+corpus=sample 'corpus.options.packages=[sklearn]'"
-
-
-@pytest.mark.slow
-def test_two_workers_finish_though_nobody_reads_them(root, tmp_path):
-    (tmp_path / "vocab").mkdir()
-    letters = build([*SPECIAL, *ascii_lowercase, *(f"##{c}" for c in ascii_lowercase)], True)
-    (tmp_path / "vocab" / "tokenizer.json").write_text(letters)
-    prepare = (
-        f"{sys.executable} -m pipeline.prepare {SMALL} vocab={tmp_path / 'vocab'} "
-        f"out={tmp_path / 'prepare'} sequence_length=32 runner.workers=2"
-    )
-    script = f"{prepare} 2>&1 | true; exit ${{PIPESTATUS[0]}}"
-    done = subprocess.run(["bash", "-c", script], cwd=root, check=False)
-    assert done.returncode == Exit.DONE
-    assert Manifest.read(tmp_path / "prepare") is not None
-
-
 # Lines break where a reader would break them, and nowhere for a program.
 
 
@@ -194,12 +172,6 @@ def test_nothing_is_lost_and_no_line_is_too_long(words, columns):
     text = terminal.wrap(" ".join(words), columns)
     assert text.split() == words
     assert all(len(line) <= columns for line in text.split("\n"))
-
-
-def test_what_a_program_reads_is_not_wrapped():
-    stream = io.StringIO()
-    terminal.say(LINE, stream)
-    assert stream.getvalue() == LINE + "\n"
 
 
 @pytest.mark.parametrize("columns", [50, 200])

@@ -120,15 +120,6 @@ def test_a_tie_is_right_as_the_first_of_equals_is_taken():
     assert right.tolist() == [True, False, True]
 
 
-def test_an_interval_is_that_of_the_binomial_distribution():
-    pairs = Pairs(["g"] * 1000, ["b"] * 1000, [("", "")] * 1000, ["p"] * 1000, {"p": ("", "")})
-    found = zero_shot.accuracies(pairs, np.arange(1000) < 700, 0)["macro"]
-    assert found["accuracy"] == pytest.approx(0.7)
-    deviation = np.sqrt(0.7 * 0.3 / 1000)
-    assert found["interval"] == pytest.approx([0.7 - 1.96 * deviation, 0.7 + 1.96 * deviation], abs=deviation / 5)
-    assert found == zero_shot.accuracies(pairs, np.arange(1000) < 700, 0)["macro"]
-
-
 def test_an_interval_over_paradigms_is_that_of_scipys_bootstrap():
     sizes = {"a": 40, "b": 100, "c": 300}
     names = [name for name, size in sizes.items() for _ in range(size)]
@@ -142,15 +133,6 @@ def test_an_interval_over_paradigms_is_that_of_scipys_bootstrap():
     theirs = stats.bootstrap(parts, macro, method="percentile", rng=draws)
     assert found["accuracy"] == pytest.approx(np.mean([part.mean() for part in parts]))
     assert found["interval"] == pytest.approx(list(theirs.confidence_interval), abs=theirs.standard_error / 5)
-
-
-def test_a_small_paradigm_counts_as_much_as_a_large_one_in_the_macro_mean():
-    names = ["large"] * 90 + ["small"] * 10
-    groups = {"large": ("x", ""), "small": ("x", "")}
-    pairs = Pairs(["g"] * 100, ["b"] * 100, [("", "")] * 100, names, groups)
-    found = zero_shot.accuracies(pairs, np.array([name == "large" for name in names]), 0)
-    assert (found["macro"]["accuracy"], found["micro"]["accuracy"]) == (0.5, pytest.approx(0.9))
-    assert found["phenomena"]["x"]["pairs"] == 100
 
 
 GOOD_BAD = '"sentence_good": "a b", "sentence_bad": "a c"'
@@ -360,15 +342,6 @@ def test_mistakes_name_the_key(tmp_path, model_folder):
         config_of(tmp_path, model_folder, task=examples.task_of("cola"), checkpoints="all")
     with pytest.raises(ConfigError, match="score"):
         config_of(tmp_path, model_folder, score="l2r")
-
-
-def test_a_sentence_longer_than_the_model_is_refused(tmp_path, model_folder):
-    folder = tmp_path / "data" / "blimp"
-    folder.mkdir(parents=True)
-    row = {"sentence_good": "a " * 50, "sentence_bad": "b"}
-    (folder / "long.jsonl").write_text(json.dumps(row))
-    with refused(InputError, key="pretrained"):
-        stage.run("evaluate", config_of(tmp_path, model_folder), evaluate.make, in_place=True)
 
 
 def test_a_checkpoint_of_another_vocabulary_is_refused(tmp_path):

@@ -5,13 +5,11 @@ The groups are those that `--help` of each stage lists, so that a new one is cov
 
 import itertools
 
-import hydra
 import pytest
-from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig, OmegaConf
 
 from model.config import TrainConfig
-from pipeline.cli import composing, conf_files, help_text, overrides
+from pipeline.cli import composing, conf_files, help_text
 from pipeline.config import ConvertConfig, EvaluateConfig, ExecutorConfig, ReportConfig, RunConfig
 from pipeline.console.formatting import flatten
 from pipeline.errors import BY_FORCE, ConfigError, Diverged, InputError, named
@@ -154,26 +152,6 @@ def test_a_choice_without_a_default_is_made_once():
         with pytest.raises(composing.MISTAKES) as caught:
             of_command("vocab", *order)
         assert str(composing.explain(caught.value)).startswith(f"corpus={order[1].split('=')[1]}: ")
-
-
-def test_a_setting_is_parsed_a_few_times_and_composed_once(monkeypatch, tmp_path):
-    """By Hydra's grammar, in whatever form: STAGE.KEY, stages.STAGE.KEY, KEY of the stage's schema."""
-    counted: list[str] = []
-    parse, compose = OverridesParser.parse_rule, hydra.compose
-
-    def count(self, text, rule):
-        counted.append(text)
-        return parse(self, text, rule)
-
-    composed = []
-    monkeypatch.setattr(OverridesParser, "parse_rule", count)
-    monkeypatch.setattr(hydra, "compose", lambda *given, **named: composed.append(given) or compose(*given, **named))
-    overrides.parse_override.cache_clear()
-    words = ["+corpus=sample", f"workdir={tmp_path}", "train.optimizer.learning_rate=7.5e-3"]
-    made = compose_run.parse_run_argv("run", RunConfig, words, asked=False)
-    assert made.stages["train"].optimizer.learning_rate == 7.5e-3
-    assert 1 <= sum("7.5e-3" in text for text in counted) <= 5, counted
-    assert len(composed) == 1
 
 
 @pytest.mark.parametrize("key", ["corpus.language", "workdir", "mirror", "out", "force"])

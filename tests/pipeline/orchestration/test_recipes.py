@@ -102,17 +102,6 @@ def test_a_key_that_no_model_has_is_refused_with_a_near_one():
         planned("+corpus=sample", "model.dropuot=0.2")
 
 
-def test_the_phases_of_the_modern_recipe_are_those_of_its_page():
-    nodes = planned("+corpus=sample", "recipe=modern")
-    first, longer, decay = (nodes[n].config for n in ("train", "train-8192", "train-decay"))
-    lengths = [nodes[name].config.sequence_length for name in ("prepare", "prepare-8192")]
-    assert lengths == [1024, 8192]
-    assert first.model.positions >= 8192
-    assert [c.model.rotary_global for c in (first, longer, decay)] == [1e4, 1.6e5, 1.6e5]
-    assert [c.objective.mask_share for c in (first, longer, decay)] == [0.3, 0.3, 0.15]
-    assert decay.steps == decay.schedule.decay_share * decay.schedule.total_steps
-
-
 @pytest.mark.slow
 def test_the_hours_of_the_modern_recipe_are_those_of_its_page(root, tmp_path):
     # A folder of its own: shards that are there, as of the demo, count.

@@ -37,12 +37,6 @@ def test_other_ends_of_a_process_mean_one_of_them(ended, meant):
     assert decode_exit(encode_exit(ended)) == meant
 
 
-def test_a_task_that_is_killed_itself_counts_less_than_a_mistake():
-    assert encode_exit(Exit.RESTART) < 137 < encode_exit(Exit.BUG)
-    assert decode_exit(137) == 137
-    assert decode_exit(1) == Exit.BUG, "srun cannot start it"
-
-
 def test_a_job_queues_again_as_long_as_it_gets_on(tmp_path):
     assert [may_queue_again(tmp_path, "7") for _ in range(3)] == [True, True, False]
     step = tmp_path / "train" / "checkpoints" / "abc" / "step-00000010"

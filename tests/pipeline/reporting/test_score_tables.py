@@ -31,20 +31,6 @@ def test_all_that_one_seed_has_alone_is_of_the_seed_with_the_baselines(order, tm
     assert "samples and the curves elsewhere are of seed 0" in text
 
 
-def test_learning_curves_of_minimal_pairs_are_drawn_a_line_per_seed(tmp_path):
-    for seed in (0, 1, 5):
-        points = [
-            {"words": words, "tokens": None, "step": None, "score": score, "phenomena": {}}
-            for words, score in ((0, 0.5), (1e6, 0.6 + seed / 100))
-        ]
-        folder = tmp_path / f"evaluate-curve{f'-seed{seed}' * bool(seed)}"
-        manifest(folder, "evaluate", f"{seed}", {}, **pairs_figures(checkpoints=points))
-    figure = page(tmp_path).split("<figcaption>BLiMP, mean of paradigms (evaluate-curve)")[1]
-    figure = figure.split("</figure>")[0]
-    assert [f"seed {seed}" in figure for seed in (0, 1, 5, 7)] == [True, True, True, False]
-    assert "words seen" in figure
-
-
 def test_evaluations_of_one_title_have_rows_of_their_own(tmp_path):
     for seed in (0, 1):
         end = f"-seed{seed}" if seed else ""
@@ -88,14 +74,6 @@ def test_a_part_of_the_paradigms_is_not_compared_with_scores_over_all(tmp_path):
     assert "GPT-2" in text
     score = PairScore.from_json(with_all_paradigms(figures))
     assert "not scored" not in minimal_pair_tables.note(score)
-
-
-def test_checkpoints_are_drawn_over_the_words_that_they_have_seen(tmp_path):
-    figures = pairs_figures(checkpoints=points(1, 2, 3))
-    manifest(tmp_path / "evaluate-blimp", "evaluate", "e", {"pretrained": "c"}, **figures)
-    text = page(tmp_path)
-    assert "words seen" in text
-    assert "Phenomena 1 to 1" in text
 
 
 def test_the_curve_of_some_pairs_joins_the_table_of_all(tmp_path):

@@ -10,10 +10,8 @@ from hypothesis import strategies as st
 from pipeline.common import counter_rng
 from pipeline.shards.holdout import document_hash, is_held_out
 from pipeline.shards.sentence_pairs import Pairs, gather, next_sentence_pairs
-from tests.pipeline.shards.made_documents import documents_of, owners
+from tests.pipeline.shards.made_documents import documents_of
 from tests.support.examples import examples
-
-Pair = tuple[list[int], list[int], bool]
 
 
 def reference_pairs(lengths, max_tokens, short, key, by_order=False):
@@ -136,48 +134,6 @@ def test_a_bucket_has_the_pairs_that_it_has_alone(first, second, max_tokens, see
 
 
 @settings(max_examples=examples(100), deadline=None)
-@given(corpora, st.integers(5, 60), st.integers(0, 99))
-def test_by_order_pairs_are_neighbours_in_or_out_of_order(lengths, max_tokens, seed):
-    documents = documents_of(lengths)
-    key = counter_rng.key(seed, "x")
-    owner = owners(lengths)
-    for a, b, swapped in vectorised_pairs(documents, max_tokens, 0.1, key, by_order=True):
-        assert (owner[a[0]], a[0] > b[0]) == (owner[b[0]], swapped)
-    whole = vectorised_pairs(documents, 10_000, 0.0, key, by_order=True)
-    covered = {token for a, b, _ in whole for token in (*a, *b)}
-    assert covered == {t for t in range(len(owner)) if len(lengths[owner[t]]) > 1}
-
-
-@settings(max_examples=examples(200), deadline=None)
-@given(corpora, st.integers(5, 60), st.integers(0, 99))
-def test_segments_are_slices_within_the_limit(lengths, max_tokens, seed):
-    documents = documents_of(lengths)
-    owner = owners(lengths)
-    for a, b, is_random in vectorised_pairs(documents, max_tokens, 0.1, counter_rng.key(seed, "x")):
-        assert len(a) >= 1
-        assert len(b) >= 1
-        assert len(a) + len(b) <= max_tokens
-        for segment in (a, b):
-            assert segment == list(range(segment[0], segment[0] + len(segment)))
-            assert len({owner[t] for t in segment}) == 1
-        same = owner[a[0]] == owner[b[0]]
-        assert is_random != same
-        if same:
-            assert b[0] > a[-1]
-
-
-@settings(max_examples=examples(100), deadline=None)
-@given(corpora.filter(lambda c: len(c) > 1), st.integers(0, 99))
-def test_without_truncation_no_token_of_a_document_is_lost(lengths, seed):
-    documents = documents_of(lengths)
-    owner = owners(lengths)
-    covered = set()
-    for a, b, is_random in vectorised_pairs(documents, 10_000, 0.0, counter_rng.key(seed, "x")):
-        covered |= set(a) if is_random else set(a) | set(b)
-    assert covered == set(range(len(owner)))
-
-
-@settings(max_examples=examples(100), deadline=None)
 @given(corpora, st.integers(2, 60))
 def test_sentences_that_do_not_fit_are_cut_and_others_are_not(lengths, longest):
     documents = documents_of(lengths)
@@ -213,12 +169,6 @@ def test_statistics_are_those_of_the_published_code():
     assert 0.53 < pairs.is_random_next.mean() < 0.60
     assert 0.68 < (total == 128).mean() < 0.82
     assert 110 < total.mean() < 120
-
-
-def test_a_corpus_of_one_document_has_no_random_next():
-    pairs = pairs_of([[5] * 40], 30, 0.0)
-    assert len(pairs) > 3
-    assert not pairs.is_random_next.any()
 
 
 def test_many_rows_are_gathered_as_a_loop_does():

@@ -45,13 +45,6 @@ def test_rows_come_back(tmp_path_factory, rows):
     assert shard.is_random_next.tolist() == [len(row) % 3 == 0 for row in rows]
 
 
-def test_large_vocabularies_take_four_bytes(tmp_path):
-    write(tmp_path / "train-0.arrow", [[70_000, 1]], vocab_size=70_001)
-    assert open_shard(tmp_path / "train-0.arrow").values.tolist() == [70_000, 1]
-    write(tmp_path / "train-1.arrow", [[65_535, 1]], vocab_size=65_536)
-    assert open_shard(tmp_path / "train-1.arrow").values.dtype == np.uint16
-
-
 def test_bytes_are_a_function_of_the_rows(tmp_path):
     for name in ("a", "b"):
         write(tmp_path / name, [[1, 2, 3], [4]])

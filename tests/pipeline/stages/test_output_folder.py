@@ -17,7 +17,6 @@ from pipeline.stages import fetch_inputs, stage
 from pipeline.stages.fingerprints import fingerprint_path
 from pipeline.storage import lease
 from pipeline.storage.stores.remote_file import LARGEST, parse
-from tests.pipeline.stages.one_more_run import CutOff, resumed
 from tests.support import objects
 from tests.support.refusals import refused
 from tests.support.servers import s3_server
@@ -122,13 +121,6 @@ def test_the_manifest_of_an_input_is_there_at_any_time(bucket, tmp_path, monkeyp
     assert there == [True]
 
 
-def test_a_file_that_an_input_has_lost_is_read_no_more(bucket, tmp_path):
-    for files in ({"a.txt": b"a", "b.txt": b"b"}, {"a.txt": b"a"}):
-        stage.run("download", download(bucket, tmp_path / "a", force=True), Maker(files))
-        folder = fetch_inputs.fetch_input(tmp_path / "b", f"{bucket}/run/download", "source")
-        assert {path.name for path in folder.iterdir()} == {*files, MANIFEST}
-
-
 @pytest.mark.parametrize("part", ["", "/checkpoints/run/step"])
 def test_bytes_that_are_not_those_of_the_manifest_are_refused(bucket, tmp_path, part):
     stage.run("download", download(bucket, tmp_path / "a"), Maker({f".{part}/a.txt": b"right"}))
@@ -148,20 +140,6 @@ def refuse(store, name, after=0):
     store.fault = lambda method, path, number: (
         403 if method in ("PUT", "POST") and name in path and next(count) >= after else None
     )
-
-
-@pytest.mark.parametrize("which", ["a.txt", "b.txt", MANIFEST])
-def test_an_upload_that_was_cut_off_is_not_there_and_is_finished_later(bucket, store, tmp_path, which):
-    make = Maker({"a.txt": b"a", "b.txt": b"b"})
-    refuse(store, which)
-    with pytest.raises(StoreError):
-        stage.run("download", download(bucket, tmp_path / "a"), make)
-    assert Manifest.read(f"{bucket}/run/download") is None
-
-    store.fault = lambda method, path, number: None
-    stage.run("download", download(bucket, tmp_path / "a"), make)
-    assert make.calls == 1
-    assert names(f"{bucket}/run/download") == {"a.txt", "b.txt", MANIFEST}
 
 
 def test_what_is_put_is_put_once_and_no_other_result_counts_meanwhile(bucket, store, tmp_path):
@@ -187,29 +165,12 @@ def test_what_is_put_is_put_once_and_no_other_result_counts_meanwhile(bucket, st
     assert Manifest.read(f"{bucket}/run/tasks") is None
 
 
-def test_what_was_removed_from_the_store_is_made_again(bucket, tmp_path):
-    make = Maker({"a.txt": b"a"})
-    for calls in (1, 2):
-        stage.run("download", download(bucket, tmp_path / "a"), make)
-        assert make.calls == calls
-        objects.delete(f"{bucket}/run/download/{name}" for name in names(f"{bucket}/run/download"))
-
-
 @pytest.mark.parametrize("force", [False, True])
 def test_what_no_stage_made_is_not_lost(bucket, tmp_path, force):
     objects.put(f"{bucket}/run/download/thesis.txt", b"years of work")
     with refused(InputError, key="out"):
         stage.run("download", download(bucket, tmp_path / "a", force=force), Maker({"a.txt": b"a"}))
     assert names(f"{bucket}/run/download") == {"thesis.txt"}
-
-
-def test_a_forced_stage_goes_on_on_another_machine(bucket, tmp_path):
-    out = f"{bucket}/run/evaluate"
-    for first, second in (("a", "b"), ("c", "d")):
-        with pytest.raises(CutOff):
-            resumed(out, tmp_path / first, fail=True, force=True)
-        assert resumed(out, tmp_path / second, fail=False) == 1
-    assert names(out) == {"runs/0.txt", "runs/1.txt", MANIFEST}
 
 
 def test_files_that_no_stage_made_may_be_inputs(bucket, tmp_path):

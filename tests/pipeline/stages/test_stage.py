@@ -1,19 +1,16 @@
 """A stage leaves the old folder or the new one, and is made again only when something changed."""
 
-import dataclasses
 import errno
 import fcntl
-import json
 import os
 
 import pytest
 
 from pipeline.config import CorpusConfig, TasksConfig
 from pipeline.errors import ConfigError, InputError, Restart
-from pipeline.records.manifest import MANIFEST, Manifest, Result, file_checksums, require_manifest
+from pipeline.records.manifest import MANIFEST, Result, file_checksums, require_manifest
 from pipeline.stages import fingerprints, stage
 from pipeline.storage.checksums import sha256
-from tests.pipeline.stages.one_more_run import CutOff, resumed
 from tests.support import finished
 from tests.support.refusals import refused
 
@@ -53,17 +50,6 @@ def test_a_place_that_cannot_be_replaced_is_refused(tmp_path, out):
     assert make.calls == 0
 
 
-def test_what_killed_processes_left_is_removed(tmp_path):
-    def make(config, out):
-        (out / ".train-00000.arrow.0a1b2c3d.tmp").write_text("half")
-        (out / ".model.0a1b2c3d.tmp").mkdir()
-        (out / "data.txt").write_text("whole")
-        return Result(summary="made", figures={})
-
-    stage.run("tasks", config(tmp_path), make)
-    assert {p.name for p in (tmp_path / "made").iterdir()} == {"data.txt", MANIFEST}
-
-
 def test_a_finished_stage_is_skipped(tmp_path):
     make = Maker()
     first = stage.run("tasks", config(tmp_path), make)
@@ -93,19 +79,6 @@ def test_a_mistake_in_a_new_folder_leaves_no_trace(tmp_path, there, left):
     assert before <= {*tmp_path.rglob("*")}
 
 
-def test_a_forced_stage_that_resumes_starts_over(tmp_path):
-    def run(fail, force=False):
-        return resumed(str(tmp_path / "made"), tmp_path / "mirror", fail, force)
-
-    with pytest.raises(CutOff):
-        run(fail=True)
-    assert run(fail=False) == 1
-    with pytest.raises(CutOff):
-        run(fail=True, force=True)
-    assert run(fail=False) == 1  # without force it goes on after an interruption
-    assert run(fail=False, force=True) == 0
-
-
 def test_what_a_forced_stage_did_not_make_stays(tmp_path):
     made = tmp_path / "made"
     stage.run("tasks", config(tmp_path), Maker())
@@ -114,14 +87,6 @@ def test_what_a_forced_stage_did_not_make_stays(tmp_path):
     with refused(InputError, "not created", key="out"):
         stage.run("tasks", config(tmp_path, force=True), Maker())
     assert [path.name for path in made.rglob("*")] == ["notes", "mine.txt"]
-
-
-def test_a_changed_input_makes_it_again(tmp_path):
-    make = Maker()
-    stage.run("tasks", config(tmp_path), make)
-    (tmp_path / "text" / "new.txt").write_text("new")
-    stage.run("tasks", config(tmp_path), make)
-    assert make.calls == 2
 
 
 def test_a_failure_leaves_the_old_folder_whole(tmp_path):
@@ -152,34 +117,6 @@ def test_a_mistake_leaves_a_finished_folder_of_a_stage_that_resumes(fail, error,
     stage.run("tasks", config(tmp_path), make, in_place=True)
     assert make.calls == 2 - stays
     assert [path.name for path in (tmp_path / "made").iterdir() if path.name.startswith(".")] == []
-
-
-def refuse(config, out):
-    raise InputError("an input is missing")
-
-
-@pytest.mark.parametrize(("fail", "in_place"), [(broken, False), (refuse, False), (refuse, True)])
-def test_a_first_failure_leaves_nothing(fail, in_place, tmp_path):
-    """In place, where nothing was written yet."""
-    with pytest.raises(InputError):
-        stage.run("tasks", config(tmp_path), fail, in_place=in_place)
-    assert not (tmp_path / "made").exists()
-
-
-def test_a_crash_between_the_renames_is_mended(tmp_path):
-    make = Maker()
-    stage.run("tasks", config(tmp_path), make)
-    (tmp_path / "made").rename(tmp_path / ".made.old")
-    stage.run("tasks", config(tmp_path), make)
-    assert make.calls == 1
-    assert (tmp_path / "made" / "data.txt").exists()
-
-
-def test_leftovers_of_a_killed_run_do_not_get_in(tmp_path):
-    (tmp_path / ".made.tmp").mkdir()
-    (tmp_path / ".made.tmp" / "stray.txt").write_text("old")
-    manifest = stage.run("tasks", config(tmp_path), Maker())
-    assert list(manifest.files) == ["data.txt"]
 
 
 def test_two_runs_into_one_folder_are_refused(tmp_path):
@@ -289,13 +226,6 @@ def test_a_file_is_never_replaced_by_a_folder(tmp_path):
         with refused(InputError, "is a file", value=str(tmp_path / "made")):
             stage.run("tasks", config(tmp_path), Maker(), in_place=in_place)
     assert (tmp_path / "made").read_text() == "letters"
-
-
-def test_a_manifest_reads_back_as_written(tmp_path):
-    manifest = stage.run("tasks", config(tmp_path), Maker())
-    assert Manifest.read(tmp_path / "made") == manifest
-    fields = json.loads((tmp_path / "made" / "manifest.json").read_text())
-    assert fields == dataclasses.asdict(manifest)
 
 
 def test_a_part_of_a_finished_folder_has_the_fingerprint_of_its_stage(tmp_path):

@@ -4,30 +4,25 @@ A story that found a fault is told again below the machine, as the lines that hy
 """
 
 import re
-from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
-from pipeline.errors import InputError, Restart, UserError
+from pipeline.errors import Restart, UserError
 from pipeline.records.manifest import MANIFEST
 from pipeline.stages import fetch_inputs
 from pipeline.storage.cached_folders import CachedFolder
 from tests.pipeline.stages.world import TRAININGS, World, kept, number_after
 from tests.security.hostile import SECONDS, for_seconds
 from tests.support.examples import examples
-from tests.support.refusals import refused
 
 names = st.sampled_from(sorted(TRAININGS))
 machines = st.sampled_from("ab")
 moments = st.integers(0, 130)  # a training from its first step makes about as many changes
 FINAL = {number_after(name, steps): name for name, (_, steps) in TRAININGS.items()}
-Work = Callable[[], Any]
-Capsys = pytest.CaptureFixture[str]
 
 
 @pytest.fixture(params=[False, True], ids=["disk", "store"])
@@ -99,15 +94,6 @@ def test_what_was_fetched_as_somebody_changed_it_is_made_again(stored, cut):
     assert stored.wrong("train") == []
 
 
-def test_a_longer_training_goes_on_elsewhere_from_a_shorter_one(world, capsys):
-    world.train("short", "a")
-    made = world.train("long", "b")
-    assert "the first 4 steps are those of" in capsys.readouterr().out
-    assert world.checkpoints("long") == {step: number_after("long", step) for step in (0, 2, 6, 10)}
-    assert world.wrong("train") == []
-    assert not [name for name in made.files if "step-00000004" in name], "of the shorter training"
-
-
 @pytest.mark.parametrize("moment", [54, 75, 100])
 def test_a_longer_training_takes_up_all_that_a_shorter_one_keeps(stored, moment):
     """The shorter one was written by two machines: neither has all of it."""
@@ -125,13 +111,6 @@ def test_a_longer_training_keeps_its_own_checkpoints_while_it_takes_up_those_of_
     suppressed(lambda: world.refused_at(moment, lambda: world.train("long", "a")))
     assert 0 in world.checkpoints("long")
     world.close()
-
-
-def test_to_force_a_training_leaves_the_checkpoints_of_others(world):
-    world.train("short", "a")
-    before = world.checkpoints("short")
-    world.train("other", "b", force=True)
-    assert world.checkpoints("short") == before
 
 
 def test_a_training_leaves_what_another_one_is_putting(stored):
@@ -186,37 +165,6 @@ def test_a_holder_that_stood_still_removes_nothing_of_the_next_one(stored, momen
     stalls(stored, moment, "long")
     assert stored.wrong("train") == []
     assert stored.checkpoints("long") == {step: number_after("long", step) for step in (0, 2, 6, 10)}
-
-
-@pytest.mark.parametrize("data", [b"00007", b"7", None])
-def test_what_was_changed_in_a_finished_folder_is_read_or_made_again(world, data):
-    world.train("short", "a")
-    right = world.convert("train", "convert", "a").figures["number"]
-    world.convert("convert", "use", "a")
-    world.change("convert", "number", data)
-    if data is not None:
-        assert world.convert("convert", "use", "a").figures["number"] == int(data)
-    assert world.convert("train", "convert", "a").figures["number"] == right
-    assert int(world.names("convert")["number"]) == right
-
-
-def test_an_unfinished_training_replaces_no_finished_model(world):
-    world.train("short", "a")
-    right = world.convert("train", "convert", "a")
-    world.killed_at(45, "a", lambda: world.train("other", "a"))
-    assert world.manifest("train") is None
-    with refused(InputError, key="train"):
-        world.convert("train", "convert", "a")
-    assert world.manifest("convert") == right
-
-
-def test_a_damaged_result_is_not_taken_from_an_earlier_checkpoint(world):
-    made = world.train("short", "a")
-    world.change("train", f"{made.figures['checkpoint']}/model.safetensors", b"0")
-    with pytest.raises(UserError):
-        world.convert("train", "convert", "a")
-    world.train("short", "a")
-    assert world.convert("train", "convert", "a").figures["number"] in FINAL
 
 
 class Stories(RuleBasedStateMachine):

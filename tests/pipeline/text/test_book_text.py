@@ -41,15 +41,6 @@ def test_a_first_heading_stays():
     assert book.text == "Walden\nEconomy\nWhen I wrote"
 
 
-def test_the_gutenberg_licence_goes():
-    book = parse(
-        "The Project Gutenberg eBook of Emma\n\nTitle: Emma\n\n"
-        "*** START OF THE PROJECT GUTENBERG EBOOK EMMA ***\n\nEmma Woodhouse, handsome,\n"
-        "clever, and rich\n\n*** END OF THE PROJECT GUTENBERG EBOOK EMMA ***\n\nUpdated editions"
-    )
-    assert book.text == "Emma Woodhouse, handsome, clever, and rich"
-
-
 @pytest.mark.parametrize(
     ("marked", "text"),
     [
@@ -61,14 +52,6 @@ def test_the_gutenberg_licence_goes():
 )
 def test_markup_goes_and_the_rest_stays(marked, text):
     assert plain(marked) == text
-
-
-def test_letters_read_in_the_wrong_encoding_are_put_right():
-    twice = "Café, œuvre — “so”".encode().decode("cp1252", "ignore")
-    book = parse(twice)
-    assert book.repaired
-    assert book.text.startswith("Café, œuvre — “so")
-    assert not parse("Café ÂGE NÃO").repaired
 
 
 CORRECT = "Lungo la via: ”Å”, ”Ã” e ”Â”.|Han sa «Å».|Å\xa0være på sjø|«AMANHû|ÉPOCA DA MANHÃ…|AMANHÖnão"

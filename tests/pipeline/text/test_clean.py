@@ -88,11 +88,6 @@ def test_rows_of_one_width_without_doubled_marks_are_lines(texts, end):
         assert [row for _, row in found] == rows
 
 
-def test_a_quoted_sentence_alone_is_text():
-    text = 'text\tlabel\n"I am."\t1\nShe is.\t0\n\n'
-    assert [row[0] for _, row in tsv_rows("a.tsv", text)] == ["text", '"I am."', "She is."]
-
-
 # Sentences: nothing is lost, nothing is empty, nothing reaches over a line's end.
 
 
@@ -135,10 +130,6 @@ def test_no_letter_is_lost(text, language):
 def test_lines_are_split_one_by_one(texts):
     lines = clean("\n".join(texts)).split("\n")
     assert split_sentences("\n".join(lines), "en") == [s for line in lines for s in split_sentences(line, "en")]
-
-
-def test_an_open_quote_does_not_swallow_the_next_paragraph():
-    assert split_sentences('He said: "Never.\nThen he left. Gone.', "en")[-2:] == ["Then he left.", "Gone."]
 
 
 @pytest.mark.parametrize(("letters", "ends"), [("word " * 2000, "d"), ("好" * 50 + "，", "，"), ("x", "x")])

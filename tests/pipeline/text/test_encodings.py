@@ -202,13 +202,6 @@ def test_programs_and_random_bytes_are_no_text():
     assert binary(archive.getvalue())
 
 
-@pytest.mark.parametrize("codec", ["utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be", "cp037"])
-def test_wide_and_old_encodings_are_text(codec):
-    raw = ("The quick brown fox. It isn't \u2019dead\u2019.\n" * 20).encode(codec, "replace")
-    assert not binary(raw, "en", codec)
-    assert codec == "cp037" or not binary(raw), "not stated, without a mark"
-
-
 @given(st.text(st.characters(exclude_categories=["Cc", "Cs"]), max_size=200))
 def test_text_without_control_characters_is_not_binary(text):
     for codec in ("utf-8", "utf-16", "utf-32", "gb18030"):

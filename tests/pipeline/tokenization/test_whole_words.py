@@ -13,8 +13,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
-from model.config import DataConfig, ObjectiveConfig
-from model.loader.loader import Loader
 from pipeline import inspect, prepare, shards
 from pipeline.config import CorpusConfig
 from pipeline.errors import ConfigError
@@ -55,65 +53,6 @@ def folder(tmp_path_factory):
         (place / f"{part}.txt").write_text("\n\n".join(map("".join, texts)))
     stage.run("prepare", configuration(place), prepare.make)
     return place
-
-
-def starts_of_words(sentences):
-    """Of each character; every one is a token here."""
-    found = []
-    for sentence in sentences:
-        begins = {0, *accumulate(map(len, rjieba.cut(sentence)))}
-        found += [place in begins for place in range(len(sentence))]
-    return found
-
-
-def segments(folder, **objective):
-    """Of every segment of a batch the characters, which are hidden, and the number of its row."""
-    wordpiece = WordPiece.load(folder)
-    data = DataConfig(dir=str(folder / "prepare"), vocab=str(folder))
-    fields = {"name": "wwm", "mask_share": 0.3} | objective
-    loader = Loader(data, ObjectiveConfig(**fields), wordpiece, 0, "train")
-    (batch,) = loader.batch(0, loader.samples).batches
-    ids = batch.input_ids.clone()
-    ids[batch.masked_positions] = batch.masked_labels
-    hidden = np.zeros(len(ids), np.bool_)
-    hidden[batch.masked_positions] = True
-    for row, (low, high) in enumerate(pairwise(batch.cu_seqlens.tolist())):
-        tokens = ids[low:high].tolist()
-        counted = int(hidden[low:high].sum())
-        assert counted == max(1, round(len(tokens) * 0.3))
-        middle = tokens.index(wordpiece.sep)
-        for span in (slice(1, middle), slice(middle + 1, len(tokens) - 1)):
-            text = "".join(wordpiece.vocab[token] for token in tokens[span])
-            yield text, hidden[low:high][span].tolist(), row
-
-
-def words_hidden(folder, **objective):
-    """Of every sequence its words: how many of their characters are hidden, of how many."""
-    marks = {"".join(sentences): starts_of_words(sentences) for sentences in TEXTS}
-    rows = {}
-    for segment, hidden, row in segments(folder, **objective):
-        (whole,) = {document for document in marks if segment in document}
-        begins = list(marks[whole][whole.index(segment) :][: len(segment)])
-        number = list(accumulate([True, *begins[1:]]))  # a segment may begin within a word
-        found = rows.setdefault(row, [])
-        for word in range(1, number[-1] + 1):
-            inside = [on for on, each in zip(hidden, number, strict=True) if each == word]
-            found.append((sum(inside), len(inside)))
-    yield from rows.values()
-
-
-def test_words_are_hidden_whole_as_long_as_one_fits(folder):
-    lengths = Counter()
-    for words in words_hidden(folder, whole_word=True):
-        partial = [(taken, size) for taken, size in words if 0 < taken < size]
-        untouched = [size for taken, size in words if not taken]
-        assert len(partial) <= 1
-        for taken, _ in partial:
-            assert all(size > taken for size in untouched)
-        lengths.update(size for taken, size in words if taken == size)
-    assert min(lengths[size] for size in (1, 2, 3, 4)) > 10
-    parted = sum(0 < taken < size for words in words_hidden(folder) for taken, size in words)
-    assert parted > 500, "without whole_word the marks say nothing"
 
 
 def test_marks_change_nothing_else(folder, tmp_path):
@@ -288,13 +227,6 @@ def test_any_segmenter_will_do(texts, cuts):
     check(TOKENIZERS[0], texts, cut)
 
 
-def test_words_of_characters_letters_and_both():
-    wordpiece, text = TOKENIZERS[0], "小明毕业于中国科学院，thes T恤。"
-    ids, _, goes_on = wordpiece.encode_words([text, "院"], word_segmentation.segmenter("jieba"))
-    shown = [("+" if on else " ") + wordpiece.vocab[i] for i, on in zip(ids, goes_on, strict=True)]
-    assert "".join(shown) == " 小+明 毕+业 于 中+国+科+学+院 ， the+##s t+恤 。 院"
-
-
 def test_chunks_change_nothing(monkeypatch):
     texts = ["".join(PIECES[start:] * 2) for start in range(len(PIECES))] + ["", "", "中国"]
     cut = word_segmentation.segmenter("jieba")
@@ -303,13 +235,6 @@ def test_chunks_change_nothing(monkeypatch):
     for one, other in zip(whole, TOKENIZERS[0].encode_words(texts, cut), strict=True):
         assert one.tolist() == other.tolist()
     assert whole[2].any()
-
-
-def test_nothing_gives_nothing():
-    for texts in ([], [""], ["", "\u200b", ""]):
-        ids, lengths, goes_on = TOKENIZERS[0].encode_words(texts, word_segmentation.segmenter("jieba"))
-        assert ids.tolist() == goes_on.tolist() == []
-        assert lengths.tolist() == [0] * len(texts)
 
 
 def test_a_missing_library_says_what_to_install(monkeypatch):

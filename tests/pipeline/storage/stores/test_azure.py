@@ -9,10 +9,8 @@ import pytest
 
 from pipeline.console.redact import redact
 from pipeline.errors import ConfigError, Restart, StoreError
-from pipeline.stages import fetch_inputs, stage
 from pipeline.storage import cached_folders, places
 from pipeline.storage.checksums import sha256
-from tests.pipeline.stages.test_output_folder import Maker, download
 from tests.support import objects
 from tests.support.refusals import refused
 from tests.support.servers import azure_server
@@ -128,19 +126,6 @@ def test_an_account_in_the_address_is_that_of_the_environment(bucket):
     assert objects.read(f"{bucket}/run/a.txt") == (b"a", etag)
     (found,) = places.matching(f"{place}/r*/*.txt")
     assert (str(found), found.read_bytes()) == (f"{place}/run/a.txt", b"a")
-
-
-@served
-def test_a_stage_in_an_account_of_the_address_is_known_on_another_machine(bucket, tmp_path):
-    place = f"{bucket}@{azure_server.ACCOUNT}.dfs.core.windows.net"
-    make = Maker({"a.txt": b"a", "deep/b.txt": b"b"})
-    made = stage.run("download", download(place, tmp_path / "a"), make)
-    assert made.figures["place"] == f"{place}/run"
-    assert (stage.run("download", download(place, tmp_path / "b"), make), make.calls) == (made, 1)
-    folder = fetch_inputs.fetch_input(tmp_path / "b", f"{place}/run/download", "data")
-    assert (folder / "deep" / "b.txt").read_bytes() == b"b"
-    with fetch_inputs.lock_run(f"{place}/run"):
-        assert objects.head(f"{bucket}/run/.lock") is not None
 
 
 @served

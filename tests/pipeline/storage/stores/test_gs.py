@@ -1,6 +1,5 @@
 """Google Cloud Storage's own: credentials, checksums on the way, long uploads, pages of a list."""
 
-import socket
 import sys
 
 import pytest
@@ -40,18 +39,6 @@ def test_missing_credentials_are_a_line(monkeypatch, tmp_path):
         with refused(StoreError, "GOOGLE_APPLICATION_CREDENTIALS", path="gs://bucket/x") as caught:
             places.at("gs://bucket/x").is_file()
         assert "\n" not in str(caught.value)
-    GS.made.clear()
-
-
-def test_a_server_that_is_away_when_a_process_starts_is_waited_for(monkeypatch):
-    pytest.importorskip("google.cloud.storage", reason="its client is missing: see make test-store")
-    with socket.socket() as unused:
-        unused.bind(("127.0.0.1", 0))
-        monkeypatch.setenv("STORAGE_EMULATOR_HOST", f"http://127.0.0.1:{unused.getsockname()[1]}")
-        monkeypatch.setenv("BERT_STORE_TIMEOUT", "1")
-        GS.made.clear()
-        with pytest.raises(Restart, match=r"gs://bucket/x: .* STORAGE_EMULATOR_HOST"):
-            places.at("gs://bucket/x").is_file()
     GS.made.clear()
 
 

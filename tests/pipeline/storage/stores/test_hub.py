@@ -2,7 +2,6 @@
 
 import os
 import random
-import socket
 
 import pytest
 
@@ -73,21 +72,6 @@ def test_a_hub_that_stays_away_asks_for_a_restart(hub, monkeypatch):
     hub.fault = lambda path, number: (503, {})
     with pytest.raises(Restart):
         file.read_bytes()
-
-
-def test_a_hub_that_is_away_when_a_process_starts_is_waited_for(hub, monkeypatch):
-    """A wrong name is another case: it is not there, whenever it is asked for."""
-    monkeypatch.setenv("BERT_STORE_TIMEOUT", "1")
-    with socket.socket() as unused:
-        unused.bind(("127.0.0.1", 0))
-        monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{unused.getsockname()[1]}")
-        with pytest.raises(Restart, match=r"did not answer .* HF_ENDPOINT"):
-            places.pin_revision(f"{TOP}/data")
-    monkeypatch.setenv("HF_ENDPOINT", "http://no-such-host.invalid")
-    missing = socket.gaierror(socket.EAI_NONAME, "Name or service not known")
-    monkeypatch.setattr(socket, "getaddrinfo", lambda *words, **more: (_ for _ in ()).throw(missing))
-    with pytest.raises(StoreError, match="HF_ENDPOINT"):
-        places.pin_revision(f"{TOP}/data")
 
 
 @pytest.mark.parametrize("header", [{"Retry-After": "3600"}, {"RateLimit": '"api";r=0;t=3600'}])
