@@ -47,16 +47,16 @@ def ours(path: Path, corpus: str) -> int:
     return sum(1 for each in opened.splits(1 << 40) for _ in opened.read(each, ReadLog()))
 
 
-def _warcio(path: Path) -> Iterator[str]:
+def _warcio(path: Path) -> Iterator[tuple[str, str]]:
     with path.open("rb") as file:
-        yield from (
-            record.content_stream().read().decode() for record in Warcio(file) if record.rec_type == "conversion"
-        )
+        for record in Warcio(file):
+            if record.rec_type == "conversion":
+                yield record.rec_headers["WARC-Target-URI"], record.content_stream().read().decode()
 
 
-def _fastwarc(path: Path) -> Iterator[str]:
+def _fastwarc(path: Path) -> Iterator[tuple[str, str]]:
     for record in ArchiveIterator(str(path), record_types=WarcRecordType.conversion):
-        yield record.reader.read().decode()
+        yield record.headers["WARC-Target-URI"], record.reader.read().decode()
 
 
 def _lxml(path: Path) -> Iterator[str]:

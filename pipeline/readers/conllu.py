@@ -9,6 +9,7 @@ from pipeline.config import CorpusConfig
 from pipeline.readers.base import Document, Documents, FileRange, ReadLog
 from pipeline.readers.io import compressed, text_lines
 from pipeline.readers.io.text_lines import Line
+from pipeline.storage.budget import KEPT
 
 
 class Reader(text_lines.TextFiles):
@@ -19,25 +20,30 @@ class Reader(text_lines.TextFiles):
 
     def read(self, file_range: FileRange, log: ReadLog) -> Documents:
         """Yield the documents whose first line the range owns."""
-        ours, name, block, found = file_range.start == 0, "", list[Line](), list[str]()
+        ours, name, block, found, size = file_range.start == 0, "", list[Line](), list[str](), 0
         for line in self.lines(file_range, log):
-            text = line.text
-            begins = text[:1] == "#" and text.startswith("# newdoc")
-            if begins and ours and (found or block):
+            _, owned, text = line
+            word = bool(name) and text[:1].isdigit()
+            begins = not word and text.startswith("# newdoc")
+            if begins and (found or block):
                 yield from self._document(name, found, block, file_range, log)
                 found, block = [], []
-            if not line.owned and (begins or not ours):
+            if not (owned or word) and (begins or not ours):
                 return
             if begins or (ours and not name):
-                ours, name = True, text.partition("=")[2].strip() if begins else ""
+                ours, name, size = True, text.partition("=")[2].strip() if begins else "", 0
                 name = name or text_lines.document_id(file_range, line.number)
                 room = text_lines.document_budget(file_range, line, "no end; put '# newdoc' lines into the file")
             if ours:
-                room.take(text_lines.memory_of(line))
                 block.append(line)
-                if not text or text.isspace():
-                    found += self._sentence(block, file_range, log)
-                    block = []
+                size += KEPT + len(text)
+                if size > room.left:
+                    room.take(size)
+                if not (word or text.strip()):
+                    sentence = self._sentence(block, file_range, log)
+                    found += sentence
+                    block, size = [], 0
+                    room.take(sum(KEPT + len(each) for each in sentence))
         if ours:
             yield from self._document(name, found, block, file_range, log)
 

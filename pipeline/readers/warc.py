@@ -79,8 +79,9 @@ class Reader:
             with refuse_panics(str(path)), path.open("rb") as opened:
                 packed = file.kind != "plain"
                 source = _Ended(opened, file.kind) if packed else opened
-                for record in self.warc.ArchiveIterator(source, auto_decode="content"):
-                    log.reached(file_range, record.stream_pos)
+                for number, record in enumerate(self.warc.ArchiveIterator(source, auto_decode="content")):
+                    if number % 16 == 0:
+                        log.reached(file_range, record.stream_pos)
                     document = self._document(record, log, file_range.path)
                     if document is not None:
                         last = document.id

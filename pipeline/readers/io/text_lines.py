@@ -7,7 +7,7 @@ skips everything before its first line end, never looks back, and each line is i
 import codecs
 import functools
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from pipeline.common.schema import check
@@ -139,18 +139,23 @@ class TextFiles:
         if file_range.start == 0 and form.ends != "LF":
             log.notes[f"files with {form.ends} line ends"] += 1
         name = "utf-8" if form.wide else form.encoding
-        for number, owned, raw in raw_lines(file_range, form, log):
-            try:
-                certain = form.stated or (name == "utf-8" and raw.isascii())
-                text = raw.decode(name) if certain else self._in_line(raw, name, log)
-            except UnicodeDecodeError as error:
-                bad_line(log, file_range, number, f"not valid {form.encoding} ({error.reason})")
-                continue
-            text = text.removeprefix("\ufeff") if number == 1 else text
-            yield Line(number, owned, _NUMBER.sub("", text, count=1) if self.numbered else text)
+        for first, owned, others, data in _line_blocks(file_range, form, log):
+            whole = _decoded(data, name, form) if form.stated or name == "utf-8" else None
+            lines: Sequence[str | bytes] = whole or data.split(form.newline)
+            for number, line in enumerate(lines, first):
+                mine, owned = owned, others
+                try:
+                    text = line if isinstance(line, str) else self._in_line(line, name, form.stated, log)
+                except UnicodeDecodeError as error:
+                    bad_line(log, file_range, number, f"not valid {form.encoding} ({error.reason})")
+                    continue
+                text = text.removeprefix("\ufeff") if number == 1 else text
+                yield Line(number, mine, _NUMBER.sub("", text, count=1) if self.numbered else text)
 
-    def _in_line(self, raw: bytes, name: str, log: ReadLog) -> str:
+    def _in_line(self, raw: bytes, name: str, stated: bool, log: ReadLog) -> str:
         """Return the text of a line; one that is not in the encoding of its file is noted."""
+        if stated:
+            return raw.decode(name)
         text, encoding, whole = encodings.in_line(raw, self.corpus.language, name)
         if encoding != name:
             log.notes[f"lines not in the file's encoding, read as {encoding}"] += 1
@@ -165,38 +170,49 @@ def line_ends(head: bytes) -> tuple[str, bytes]:
     return ends, b"\r" if ends == "CR" else b"\n"
 
 
-def raw_lines(file_range: FileRange, form: FileFormat, log: ReadLog) -> Iterator[tuple[int, bool, bytes]]:
-    """Yield the number, ownership and bytes of each line.
+def _decoded(data: bytes, name: str, form: FileFormat) -> list[str] | None:
+    """Return the lines of a block; None if one of them is in another encoding."""
+    try:
+        return data.decode(name).split(form.newline.decode())
+    except UnicodeDecodeError:
+        return None
+
+
+def _line_blocks(file_range: FileRange, form: FileFormat, log: ReadLog) -> Iterator[tuple[int, bool, bool, bytes]]:
+    """Yield whole lines, as many as were read at once: the number of the first, whether it, and others, are owned.
 
     Raises:
         InputError: the file is damaged or was changed, or a line is larger than a document may be.
     """
-    skip, owned_next = file_range.start > 0, True
+    skip, owned_next, newline = file_range.start > 0, True, form.newline
     held: list[bytes] = []
-    number = size = 0
+    number, size = 1, 0
     for data, owned in _unpacked(file_range, form, log):
-        first, *rest = data.split(form.newline)
-        held.append(first)
-        size += len(first)
+        whole, end, last = data.rpartition(newline)
+        size += data.index(newline) if end else len(last)
         if size > budget.DOCUMENT:
-            path, at = place(file_range, number + 1)
+            path, at = place(file_range, number)
             raise InputError(
                 f"longer than {budget.DOCUMENT >> 20} MiB; split the line, or choose another corpus.reader",
                 "corpus.reader",
                 path=path,
                 line=at,
             )
-        if not rest:
+        held.append(whole if end else last)
+        if not end:
             continue
-        *whole, last = [b"".join(held), *rest]
-        for line in whole:
-            number += 1
-            if not skip:
-                yield number, owned_next, line.removesuffix(b"\r")
-            skip, owned_next = False, owned
-        held, size = [last], len(last)
+        block, held, size = b"".join(held), [last], len(last)
+        if newline == b"\n":
+            block = block.removesuffix(b"\r").replace(b"\r\n", b"\n")
+        count = block.count(newline) + 1
+        if skip:
+            block, skip, owned_next = block.partition(newline)[2], False, owned
+            number, count = number + 1, count - 1
+        if count:
+            yield number, owned_next, owned, block
+        number, owned_next = number + count, owned
     if size and not skip:
-        yield number + 1, owned_next, b"".join(held).removesuffix(b"\r")
+        yield number, owned_next, owned_next, b"".join(held).removesuffix(b"\r")
 
 
 def _unpacked(file_range: FileRange, form: FileFormat, log: ReadLog) -> Iterator[tuple[bytes, bool]]:
