@@ -28,6 +28,7 @@ _COUNTED = {
 }
 _CLOSING, _OPENING = re.compile(r"(?<!\s)\s++(?=[.,;:!?…)\]}»”’%]++(?:\s|$))"), re.compile(r"(?<=[(\[{«“„¿¡])\s+")
 _GLUE, _BROKEN, _WORD = "\x01", "\x02", "\x03"  # nothing between words; a line end within one; an element of a word
+_TOUCHING, _APART = re.compile(rf"(?<=[^\s{_GLUE}]){_WORD}(?=\w)"), re.compile(rf"(?<=\s){_WORD}(?=\w)")
 
 
 class Prose(xml_prose.Prose):
@@ -60,6 +61,8 @@ class Prose(xml_prose.Prose):
         """Return a paragraph whose words are whole and single spaces apart."""
         text = re.sub(rf"(?:[-¬⸗=]|(?<!\s))\s*+{_BROKEN}\s*+", "", paragraph)
         if _WORD in text:
+            if len(_TOUCHING.findall(text)) > len(_APART.findall(text)):  # no blank tells where words are joined
+                text = text.replace(_WORD, f" {_WORD}")
             text = re.sub(rf"(?<!\s)\s*+(?:{_GLUE}\s*+{_WORD}?|{_WORD}{_GLUE})\s*+", "", text).replace(_WORD, "")
             text = _OPENING.sub("", _CLOSING.sub("", text))
         return " ".join(self.ends.join(re.sub(r"(?<![^\S\n])[^\S\n]*+\n\s*+", "\n", text)).split())

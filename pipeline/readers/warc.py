@@ -3,8 +3,11 @@
 Source: https://iipc.github.io/warc-specifications/specifications/warc-format/warc-1.1/
 """
 
+import contextlib
 import gzip
 import io
+import itertools
+from collections.abc import Iterator
 from typing import Any, BinaryIO
 
 import zstandard
@@ -16,7 +19,7 @@ from pipeline.readers.base import Document, Documents, FileRange, FileRanges, Re
 from pipeline.readers.files import files_of
 from pipeline.readers.io import compressed
 from pipeline.storage import budget, placeholders, places
-from pipeline.text import epub, html_text
+from pipeline.text import encodings, epub, html_text
 
 SUFFIXES = tuple(f"{end}{packed}" for end in (".warc", ".wet", ".wat") for packed in ("", ".gz", ".zst"))
 # Written after the last byte: where a file was cut off, fastwarc ends without a word, and this is not reached.
@@ -79,7 +82,7 @@ class Reader:
             with refuse_panics(str(path)), path.open("rb") as opened:
                 packed = file.kind != "plain"
                 source = _Ended(opened, file.kind) if packed else opened
-                for number, record in enumerate(self.warc.ArchiveIterator(source, auto_decode="content")):
+                for number, record in enumerate(self.warc.ArchiveIterator(source, parse_http=False)):
                     if number % 16 == 0:
                         log.reached(file_range, record.stream_pos)
                     document = self._document(record, log, file_range.path)
@@ -103,17 +106,52 @@ class Reader:
                 log["metadata"] += 1
             return None
         name = record.headers.get("WARC-Target-URI") or record.record_id
-        if kind == kinds.conversion and record.content_length <= budget.DOCUMENT:
+        room = budget.Budget(
+            lambda: InputError(f"the record {name} is larger than {budget.DOCUMENT:,} bytes", path=path)
+        )
+        if kind == kinds.conversion:
+            room.take(record.content_length)
             return Document(name, record.reader.read().decode("utf-8", "replace"))
-        status = getattr(record.http_headers, "status_code", None)
-        if kind == kinds.response and (status != 200 or record.http_content_type not in _HTML):
-            log["other media" if status == 200 else "status"] += 1
-            return None
-        why = f"the record {name} is larger than {budget.DOCUMENT:,} bytes"
-        room = budget.Budget(lambda: InputError(why, path=path))
-        raw = room.gathered(iter(lambda: record.reader.read(compressed.CHUNK), b""))
+        head = record.reader.read(compressed.CHUNK)
         try:
-            return Document(name, html_text.text_of(epub.decoded(raw, self.corpus.language, record.http_charset)))
+            http = self._http(head, "none")
+            status = getattr(http.http_headers, "status_code", None)
+            if status != 200 or (http.http_content_type or "").lower() not in _HTML:
+                log["other media" if status == 200 else "status"] += 1
+                return None
+            body = self._body(room.gathered(itertools.chain([head], _chunks(record))), room)
+            page = epub.decoded(body, self.corpus.language, http.http_charset)
+            if encodings.is_binary(body, page):
+                raise ValueError(encodings.BINARY)
+            return Document(name, html_text.text_of(page))
         except ValueError as error:
             log.reject(f"{error}, in the page {name}", path)
             return None
+
+    def _body(self, raw: bytes, room: budget.Budget) -> bytes:
+        """Return a page as it was before it was coded for the way; crawlers also keep headers of what they decoded."""
+        for coded in ("all", "content", "transfer", "none"):
+            with contextlib.suppress(OSError, ValueError):
+                body = room.gathered(_chunks(self._http(raw, coded)))
+                if coded == "all" or b"<" in body:
+                    return body
+        raise ValueError("cannot be decoded, as its headers say")
+
+    def _http(self, raw: bytes, coded: str) -> Any:
+        """Return the record of a response, whose content is read with what is `coded` undone.
+
+        Raises:
+            ValueError: its headers cannot be read.
+        """
+        record = self.warc.WarcRecord()
+        record.is_http = True
+        record.set_bytes_content(raw)
+        try:
+            record.parse_http(coded, quirks_mode=True)
+        except OSError as error:
+            raise ValueError(first_line(error)) from error
+        return record
+
+
+def _chunks(record: Any) -> Iterator[bytes]:
+    return iter(lambda: record.reader.read(compressed.CHUNK), b"")

@@ -33,6 +33,8 @@ _UNPACKED = 1 << 20  # decompressed bytes yielded at once, whatever the compress
 _MAGIC = {
     "zip": rb"PK\x03\x04",
     "7z": rb"7z\xbc\xaf\x27\x1c",
+    "lz4": rb"\x04\x22\x4d\x18",
+    "rar": rb"Rar!\x1a",
     "gzip": rb"\x1f\x8b",
     "zstd": rb"\x28\xb5\x2f\xfd|[\x50-\x5f]\x2a\x4d\x18",
     "xz": rb"\xfd7zXZ\x00",

@@ -2,6 +2,7 @@
 
 import gzip
 import io
+import re
 
 import pytest
 import zstandard
@@ -54,6 +55,7 @@ def response(kind, body, status="200 OK", **headers):
 
 
 PAGE = "<html><body><p>A café of many words, said the keeper.</p></body></html>"
+CHUNKED = b"%x\r\n%s\r\n0\r\n\r\n" % (len(PAGE.encode()), PAGE.encode())
 
 
 def test_pages_among_responses_are_read_in_their_encoding(tmp_path):
@@ -61,13 +63,45 @@ def test_pages_among_responses_are_read_in_their_encoding(tmp_path):
         response("text/html; charset=ISO-8859-1", PAGE.encode("latin-1")),
         response("text/html", gzip.compress(PAGE.encode()), Content_Encoding="gzip"),
         response("text/html", PAGE.replace("<body>", "<meta charset=windows-1252><body>").encode("cp1252")),
+        response("TEXT/HTML", zstandard.compress(PAGE.encode()), Content_Encoding="zstd"),
+        response("text/html", CHUNKED, Transfer_Encoding="chunked"),
         response("image/png", b"\x89PNG"),
         response("text/html", b"", "301 Moved"),
     ]
     (tmp_path / "a.warc.gz").write_bytes(b"".join(records))
     found, log = read(config("warc", tmp_path))
-    assert [document.text for document in found] == ["A café of many words, said the keeper."] * 3
+    assert [document.text for document in found] == ["A café of many words, said the keeper."] * 5
     assert log == {"other media": 1, "status": 1}
+
+
+@pytest.mark.parametrize(
+    "said", [{"Content_Encoding": "gzip"}, {"Transfer_Encoding": "chunked"}, {"Content_Encoding": "of none"}]
+)
+def test_a_page_that_a_crawler_decoded_is_read_whatever_its_headers_say(said, tmp_path):
+    (tmp_path / "a.warc.gz").write_bytes(
+        response("text/html", PAGE.encode(), **said) + response("text/html", PAGE.encode())
+    )
+    found, _ = read(config("warc", tmp_path))
+    assert [document.text for document in found] == ["A café of many words, said the keeper."] * 2
+
+
+def test_headers_of_lines_that_end_as_on_unix_are_headers(tmp_path):
+    plain = gzip.decompress(response("text/html; charset=utf-8", PAGE.encode()))
+    head, body = plain[: plain.index(b"HTTP/")], plain[plain.index(b"HTTP/") :].rstrip()
+    http, _, page = body.partition(b"\r\n\r\n")
+    body = http.replace(b"\r\n", b"\n") + b"\n\n" + page
+    head = re.sub(rb"Content-Length: \d+", b"Content-Length: %d" % len(body), head)
+    (tmp_path / "a.warc").write_bytes(head + body + b"\r\n\r\n")
+    assert [document.text for document in read(config("warc", tmp_path))[0]] == [
+        "A café of many words, said the keeper."
+    ]
+
+
+def test_a_page_that_cannot_be_decoded_is_skipped_and_the_next_is_read(tmp_path):
+    damaged = response("text/html", b"\x8b\x0f\x00abc\xff", Content_Encoding="br")
+    (tmp_path / "a.warc.gz").write_bytes(damaged + response("text/html", PAGE.encode()))
+    found, log = read(config("warc", tmp_path, on_error="skip"))
+    assert (len(found), log["broken"]) == (1, 1)
 
 
 @pytest.mark.parametrize("form", ["wet", "plain wet"])
@@ -198,6 +232,9 @@ def tei(body, head="<teiHeader><fileDesc><p>About.</p></fileDesc></teiHeader>"):
          "the Doctor"),
         ("<p>\n<w>cat</w>\n<pc>,</pc>\n<w>can</w><w join='left'>not</w>\n<pc>(</pc>\n<w>x</w>\n<pc>)</pc></p>",
          "cat, cannot (x)"),
+        ("<p><s><w>Das</w><w>war</w><w>es</w><pc>,</pc><w>sagte</w><w>er</w><pc>.</pc></s><s><w>Ja</w></s></p>",
+         "Das war es, sagte er. Ja"),
+        ("<p><w>l'</w><w>homme</w> <w>est</w> <w>là</w></p>", "l'homme est là"),
         ("<div><sp><speaker>Ann</speaker><p>Yes.</p></sp></div>", "Ann\nYes."),
     ],
 )  # fmt: skip
