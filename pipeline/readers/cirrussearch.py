@@ -23,7 +23,9 @@ class Reader(jsonl.Reader):
                 action = jsonl.parse(line.text) if line.text.strip() else {}
                 if set(action) != {"index"}:  # the second line of a pair that another range owns
                     if file_range.start == 0 and action:
-                        raise ValueError('no line of an action ({"index": …}) is before this')
+                        raise ValueError(
+                            'no line of an action ({"index": …}) is before this; for JSON lines use +corpus=jsonl'
+                        )
                     continue
                 line = next(lines, line)
                 page = jsonl.parse(line.text)

@@ -16,7 +16,7 @@ class Reader(text_lines.TextFiles):
     """Reader of texts, one sentence per line; a file without `# newdoc` is one document."""
 
     def __init__(self, corpus: CorpusConfig, source: str):
-        super().__init__(corpus, source, compressed.suffixes(".conllu"))
+        super().__init__(corpus, source, compressed.suffixes(".conllu", ".conll"))
 
     def read(self, file_range: FileRange, log: ReadLog) -> Documents:
         """Yield the documents whose first line the range owns."""

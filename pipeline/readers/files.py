@@ -11,7 +11,7 @@ from pipeline.errors import ConfigError, InputError
 from pipeline.readers import formats
 from pipeline.readers.base import FileRange, FileRanges
 from pipeline.readers.io import size_limit, table_logs
-from pipeline.readers.io.compressed import ARCHIVES, CompressedFile
+from pipeline.readers.io.compressed import ARCHIVES, PACKED, CompressedFile
 from pipeline.storage import file_search, places
 from pipeline.storage.places import File
 
@@ -70,7 +70,10 @@ def files_of(
     if found:
         apart = {file for file in found if ".zip" not in suffixes and file.name.lower().endswith(ARCHIVES)}
         loose = [file for file in found if file not in apart]
-        chosen = size_limit.choose(sorted([*(of_reader(loose) if loose else []), *apart], key=str), place, corpus)
+        read = of_reader(loose) if loose else []
+        if corpus.path is not None:
+            others += sorted(set(loose).difference(read), key=str)
+        chosen = size_limit.choose(sorted([*read, *apart], key=str), place, corpus)
         archives = [file for file in chosen if file in apart]
         listed = FileList((file for file in chosen if file not in apart), others, archives)
         listed.notes.update({"hidden files (_NAME) left out": hidden} if hidden else {})
@@ -94,7 +97,7 @@ def what_is_missing(place: str, suffixes: tuple[str, ...]) -> str:
         return "no file matches this pattern"
     if not places.is_folder(places.at(place)):
         return "no such file or folder"
-    plain = [end for end in suffixes if not any(end != o and end.startswith(o) for o in suffixes)]
+    plain = [end for end in suffixes if not end.endswith(PACKED) and end not in ARCHIVES] or list(suffixes)
     if not any(plain):
         return "no file in this folder"
     packed = " (plain or compressed)" if len(plain) < len(suffixes) else ""

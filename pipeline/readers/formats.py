@@ -1,30 +1,37 @@
 """What files are, by their names and by how they begin: the reader that is for them, or what converts them."""
 
+import contextlib
 import re
 from collections import Counter
 from pathlib import PurePosixPath
 
 from pipeline.common.tables import read_table
 from pipeline.config import CorpusConfig
-from pipeline.errors import ConfigError
+from pipeline.errors import ConfigError, InputError
 from pipeline.readers.io import compressed
 
 _KINDS = [{"named": "", "begins": "", **kind} for kind in read_table(__file__, "formats.yaml")]
 _BEGINS = [(re.compile(kind["begins"]), kind) for kind in _KINDS if kind["begins"]]
-_NUMBERED = re.compile(r"^\d+\t[^\t\n]*+(\t)?", re.MULTILINE)
+_NUMBERED = re.compile(r"^\d+\t(?:[^\t\n]*+(\t)|(\d)++$)?", re.MULTILINE)
+TABLE = "is a table of numbered rows, as of words and their counts; use corpus=tsv, or sentences"
 _LOOKED_AT, _NEARLY = 20, 0.9  # lines at least, and which share of them tells
 
 
-def by_name(name: str) -> str | None:
-    """Return what a file is that is not prose, and what to type; None where its name does not say."""
-    name = compressed.plain_name(name).lower()
-    found = next((kind for kind in _KINDS if kind["named"] and name.endswith(tuple(kind["named"].split()))), None)
+def by_name(name: str, reader: str = "") -> str | None:
+    """Return what a file is that is not prose, and what to type; None where its name does not say.
+
+    A file of the `reader` itself must have been packed in a way that it does not read.
+    """
+    plain = compressed.plain_name(name).lower()
+    found = next((kind for kind in _KINDS if kind["named"] and plain.endswith(tuple(kind["named"].split()))), None)
+    if found and found["use"] == f"+corpus={reader}":
+        return f"is {found['what']} that is packed otherwise than usual; unpack it"
     return f"is {found['what']}; use {found['use']}" if found else None
 
 
 def check_name(corpus: CorpusConfig, name: str, suffixes: tuple[str, ...]) -> None:
     """Raise ConfigError for a file whose name says that another reader is for it."""
-    if not name.lower().endswith(suffixes) and (why := by_name(name)):
+    if not name.lower().endswith(suffixes) and (why := by_name(name, corpus.reader)):
         raise ConfigError(f"{why}, not with corpus.reader={corpus.reader}", "corpus.path", corpus.path)
 
 
@@ -42,14 +49,27 @@ def not_prose(head: str) -> str | None:
     return next((f"is {kind['what']}; use {kind['use']}" for begins, kind in _BEGINS if begins.match(head)), None)
 
 
+def of_file(file: compressed.CompressedFile) -> str | None:
+    """Return what a file is by its beginning, and what to type, if that is known."""
+    with contextlib.suppress(InputError):
+        return not_prose(next(file.read(), (b"", True))[0][: 1 << 12].decode("latin-1"))
+    return None
+
+
+def is_table(head: str) -> bool:
+    """Return whether nearly all lines have a number and several fields, or another number: of words, of sources."""
+    lines = head.count("\n", 0, head.rfind("\n") + 1)
+    return sum(any(each) for each in _NUMBERED.findall(head)) > _NEARLY * lines
+
+
 def numbers(head: str) -> str | None:
     """Return what to type for a text nearly all of whose lines begin with a number and a tab; None for others."""
     lines = head.count("\n", 0, head.rfind("\n") + 1)
     found = _NUMBERED.findall(head)
     if lines < _LOOKED_AT or len(found) < _NEARLY * lines:
         return None
-    if sum(map(bool, found)) > _NEARLY * lines:
-        return "is a table of numbered rows, as of words and their counts; use corpus=tsv, or sentences"
+    if is_table(head):
+        return TABLE
     return (
         "nearly every line begins with its number; type +corpus=text corpus.options.document=line "
         "corpus.options.numbered=true to leave it out (false keeps it)"

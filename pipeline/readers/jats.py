@@ -44,17 +44,15 @@ class Reader(xml_prose.XmlFiles):
 
     def read(self, file_range: FileRange, log: ReadLog) -> Documents:
         """Yield the articles of the files that begin in the file range."""
-        for name, root in self.roots(file_range, log, "article", "pmc-articleset"):
-            articles = [root] if xml_prose.local(root) == "article" else root.findall(".//article")
-            for number, article in enumerate(articles):
-                yield Document(name if len(articles) == 1 else f"{name} article {number + 1}", text_of(article, log))
+        for name, article in self.roots(file_range, log, "article"):
+            yield Document(name, text_of(article, log))
 
 
 def text_of(article: Element, log: ReadLog) -> str:
     """Return title, abstract and body of an article, a paragraph per line."""
     prose = Prose(_BLOCKS, _DROPPED, Counter())
-    meta, body = article.find("front/article-meta"), article.find("body")
-    heads = [] if meta is None else [*meta.findall("title-group/article-title"), *meta.findall("abstract")]
+    meta, body = article.find("{*}front/{*}article-meta"), article.find("{*}body")
+    heads = [] if meta is None else [*meta.findall("{*}title-group/{*}article-title"), *meta.findall("{*}abstract")]
     found = [text for part in [*heads, *([] if body is None else [body])] for text in prose.paragraphs(part)]
     log.notes.update({f"{said} left out": prose.counts[name] for name, said in _COUNTED.items() if prose.counts[name]})
     return "\n".join(found)

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from pipeline.readers import formats
 from pipeline.readers.base import Documents, FileRange, ReadLog
 from pipeline.readers.io import compressed, row_fields, text_lines
 from pipeline.storage import strict_json
@@ -24,7 +25,7 @@ class Reader(row_fields.LineRows):
                 row = parse(line.text)
                 document = self.document(row, text_lines.document_id(file_range, line.number), log)
             except ValueError as error:
-                form = other_form(line.text) if first else None
+                form = other_form(line.text) or formats.not_prose(line.text) if first else None
                 # In a file of another format, or with other fields, every line would be skipped.
                 alone = not first or (row is None and form is None)
                 text_lines.bad_line(log, file_range, line.number, form or str(error), offer_skip=alone)

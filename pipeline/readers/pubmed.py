@@ -10,6 +10,7 @@ from xml.etree.ElementTree import Element, XMLPullParser
 
 from pipeline.config import CorpusConfig
 from pipeline.errors import InputError
+from pipeline.readers import formats
 from pipeline.readers.base import Document, Documents, FileRange, FileRanges, ReadLog
 from pipeline.readers.files import files_of
 from pipeline.readers.io import compressed, xml_prose
@@ -60,14 +61,16 @@ class Reader:
         root: Element | None = None
         path = file_range.path
         room = self._budget(path)
-        for data, _ in compressed.CompressedFile(path).read(file_range, log):
+        file = compressed.CompressedFile(path)
+        for data, _ in file.read(file_range, log):
             room.take(budget.parsed_size(data, PIECES))
             parser.feed(data)
             for event, element in cast("Iterator[tuple[str, Element]]", parser.read_events()):
                 if root is None:
                     root = element
                     if local(root) != "PubmedArticleSet":
-                        raise InputError(f"the root element is <{local(root)}>, not <PubmedArticleSet>", path=path)
+                        why = f"the root element is <{local(root)}>, not <PubmedArticleSet>"
+                        raise InputError(formats.of_file(file) or why, path=path)
                 elif event == "end" and element.tag in _RECORDS:
                     yield element
                     root.clear()

@@ -1,4 +1,4 @@
-"""Posts of Stack Exchange: `Posts.xml` of its dumps, a row of attributes per line.
+"""Posts, or comments, of Stack Exchange: `Posts.xml` of its dumps, a row of attributes per line.
 
 Source: https://archive.org/details/stackexchange
 """
@@ -31,7 +31,9 @@ class Reader(row_fields.LineRows):
     def __init__(
         self, corpus: CorpusConfig, source: str, *, text: str | list[str] | None = None, where: str | None = None
     ):
-        super().__init__(corpus, source, text=["Title", "Body"] if text is None else text, where=where, html=True)
+        super().__init__(
+            corpus, source, text=["Title", "Body", "Text"] if text is None else text, where=where, html=True
+        )
 
     @cached_property
     def files(self) -> text_lines.TextFiles:

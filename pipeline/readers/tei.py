@@ -76,11 +76,10 @@ class Reader(xml_prose.XmlFiles):
 
     def read(self, file_range: FileRange, log: ReadLog) -> Documents:
         """Yield the works of the files that begin in the file range."""
-        for name, root in self.roots(file_range, log, "TEI", "TEI.2", "teiCorpus"):
+        for name, root in self.roots(file_range, log, "TEI", "TEI.2"):
             prose = Prose(_BLOCKS, _DROPPED, Counter())
             space = root.tag.rpartition("}")[0] + "}" if "}" in root.tag else ""
             parts = [*root.iterfind(f".//{space}profileDesc/{space}abstract"), *root.iterfind(f"{space}text")]
-            parts = parts or list(root.iterfind(f"{space}TEI/{space}text"))
             pieces = "\0".join(piece for part in parts for piece in ("".join(prose.pieces(part)), ""))
             prose.ends = LineEnds(pieces)
             yield Document(name, "\n".join(prose.divided(pieces)))

@@ -15,6 +15,7 @@ import zstandard
 from pipeline.common.schema import library
 from pipeline.config import CorpusConfig
 from pipeline.errors import InputError, first_line, refuse_panics
+from pipeline.readers import formats
 from pipeline.readers.base import Document, Documents, FileRange, FileRanges, ReadLog
 from pipeline.readers.files import files_of
 from pipeline.readers.io import compressed
@@ -91,10 +92,8 @@ class Reader:
                         yield document
                 whole = record and (record.record_id == _END_ID if packed else _is_whole(opened, record))
         except (OSError, ValueError, KeyError) as error:
-            why = (
-                placeholders.file_placeholder(path)
-                or f"damaged after {last} ({first_line(error)}); download the file again"
-            )
+            why = placeholders.file_placeholder(path) or (record is None and formats.of_file(file))
+            why = why or f"damaged after {last} ({first_line(error)}); download the file again"
             raise InputError(why, path=path) from error
         if not whole:
             raise InputError(f"truncated after {last}; download the file again", path=path)

@@ -18,6 +18,7 @@ from xml.etree.ElementTree import Element
 from pipeline.common.schema import check
 from pipeline.config import CorpusConfig
 from pipeline.errors import InputError
+from pipeline.readers import formats
 from pipeline.readers.base import Document, Documents, FileRange, FileRanges, ReadLog
 from pipeline.readers.files import files_of
 from pipeline.readers.io.compressed import CompressedFile
@@ -332,7 +333,7 @@ def _complete(page: Page, element: Element) -> None:
 
 def _check_root(file: CompressedFile, tag: str) -> str:
     if tag != "mediawiki":
-        if why := placeholders.file_placeholder(file.file):
+        if why := placeholders.file_placeholder(file.file) or formats.of_file(file):
             raise InputError(why, path=file.file)
         raise InputError(
             f"the root element is <{tag}>, not <mediawiki>; use a complete dump of a wiki's pages",

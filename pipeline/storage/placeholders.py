@@ -27,7 +27,7 @@ _KINDS = (
             r"\s*+(?:<\?xml[^>]*+>\s*+|<!--(?:[^-]|-(?!->))*+-->\s*+)*+<(?:!doctype\s++html|html|head|body|meta|script|title)\b",
             re.IGNORECASE | re.DOTALL,
         ),
-        "is an HTML page, as of a login or an error; download the file again",
+        "is an HTML page, as of a login or an error; download the file again (pages are read with +corpus=html)",
     ),
     (
         re.compile(r"\s*+(?:<\?xml[^>]*+>\s*+)?+<(?:Error|ListBucketResult|EnumerationResults)\b"),

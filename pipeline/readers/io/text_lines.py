@@ -110,7 +110,8 @@ class TextFiles:
             fault = encodings.fault(head, text, None if stated else name)
             if self.prose:
                 numbers = formats.numbers(text) if self.numbered is None else None
-                fault = formats.not_prose(text) or fault or numbers
+                table = formats.TABLE if self.numbered and formats.is_table(text) else None
+                fault = formats.not_prose(text) or fault or numbers or table
             begins = text.removeprefix("\ufeff").lstrip()[:1]
             self._forms[path] = FileFormat(name, stated, newline, ends, fault, begins)
         return self._forms[path]
@@ -126,7 +127,9 @@ class TextFiles:
             return
         form = self.form(file_range.path)
         if form.fault:
-            if file_range.start == 0:
+            if self.numbered and form.fault == formats.TABLE:  # next to sentences, in what Leipzig offers
+                log.notes["tables of numbered rows left out"] += file_range.start == 0
+            elif file_range.start == 0:
                 log.reject(form.fault, file_range.path)
             return
         name = codecs.lookup(form.encoding).name

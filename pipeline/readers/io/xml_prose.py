@@ -1,5 +1,6 @@
 """The paragraphs of an element of XML."""
 
+import contextlib
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -7,9 +8,11 @@ from html.entities import html5
 from typing import Any
 from xml.etree.ElementTree import Element, ParseError, XMLParser
 
+from pipeline.readers import formats
 from pipeline.readers.base import FileRange, ReadLog
 from pipeline.readers.io import archives
 from pipeline.storage import budget
+from pipeline.text import epub
 
 MALFORMED = (ParseError, ValueError, LookupError)  # also encodings that the parser does not know
 PIECES = (b"<", b"=", b"&", b"\n")  # each makes an element, an attribute or a text of its own
@@ -39,16 +42,17 @@ def local(element: Element) -> str:
     return element.tag.rpartition("}")[2] if isinstance(element.tag, str) else ""
 
 
-def parse(raw: bytes, room: budget.Budget) -> Element:
-    """Parse a document, whose entities may be those of HTML.
+def parse(raw: bytes, room: budget.Budget, encoding: str | None = None) -> Element:
+    """Parse a document, whose entities may be those of HTML; its `encoding` is what it declares.
 
     Raises:
         xml.etree.ElementTree.ParseError: it is not well-formed.
+        ValueError: the parser does not know its encoding.
     """
     room.take(budget.parsed_size(raw, PIECES))
-    parser: XMLParser[Any] = XMLParser()
+    parser: XMLParser[Any] = XMLParser(encoding=encoding)
     parser.entity.update(_ENTITIES)
-    parser.feed(raw)
+    parser.feed(raw.lstrip(b" \t\r\n"))
     root: Element = parser.close()
     return root
 
@@ -57,17 +61,34 @@ class XmlFiles(archives.ArchiveFiles):
     """Files and members of archives that are documents of XML."""
 
     def roots(self, file_range: FileRange, log: ReadLog, *wanted: str) -> Iterator[tuple[str, Element]]:
-        """Yield the names and the root elements, which must have a `wanted` name, of those in a file range."""
+        """Yield names and elements that have a `wanted` name: the root of a file, or those in it."""
         for name, raw in self.contents(file_range, log):
+            if not raw.strip():
+                log.notes["empty files"] += 1
+                continue
             try:
-                root = parse(raw, self._budget(name))
+                root = self._root(name, raw, log)
             except MALFORMED as error:
                 log.reject(f"not well-formed XML: {error}", name)
                 continue
-            if local(root) in wanted:
-                yield name, root
-            else:
-                log.reject(f"the root element is <{local(root)}>, not <{wanted[0]}>", name, offer_skip=False)
+            found = [root] if local(root) in wanted else [each for each in root.iter() if local(each) in wanted]
+            for number, each in enumerate(found, 1):
+                yield name if len(found) == 1 else f"{name} {local(each)} {number}", each
+            if not found:
+                other = formats.not_prose(raw[: 1 << 12].decode("latin-1"))
+                why = other or f"the root element is <{local(root)}>, not <{wanted[0]}>"
+                log.reject(why, name, offer_skip=False)
+
+    def _root(self, name: str, raw: bytes, log: ReadLog) -> Element:
+        try:
+            return parse(raw, self._budget(name))
+        except MALFORMED:
+            text = epub.decoded(raw, self.corpus.language, self.corpus.encoding).removeprefix("\ufeff")
+            with contextlib.suppress(*MALFORMED):
+                root = parse(text.encode(), self._budget(name), "utf-8")
+                log.notes["files of XML in another encoding than they declare, or in one that the parser lacks"] += 1
+                return root
+            raise
 
 
 class Prose:

@@ -210,7 +210,7 @@ def test_wikiextractor_leaves_holes_too(holes, left, tmp_path):
         ("csv", 'text\n"a\nb\nc\n', {"on_error": "skip"}, None, 4),
         ("csv", 'text\n"a" b\n', {}, None, 2),
         ("html", "<div>" * 200_000, {}, "nested", None),
-        *((reader, "<mediawiki><page/></mediawiki>", {}, "<mediawiki>", None) for reader in ("pubmed", "jats", "tei")),
+        *((reader, "<mediawiki><page/></mediawiki>", {}, "corpus=wiki", None) for reader in ("pubmed", "jats", "tei")),
     ],
     ids=lambda value: value if isinstance(value, str) and len(value) < 99 else "",
 )
@@ -349,7 +349,7 @@ def test_a_file_of_another_form_is_not_advised_to_be_skipped_whole(content, word
         ("lines", "nowhere/*.txt", r"\*\.txt: .*pattern$"),
         ("lines", ".", r": no \.txt, \.sentences file \("),
         ("parquet", ".", r": no \.parquet file [^(]*$"),
-        ("text", ".", r": no \.txt, \.text, \.zip, \.tar, .* file \("),
+        ("text", ".", r": no \.txt, \.text file \("),
         ("wikiextractor", "empty", r"empty: no file "),
     ],
 )
@@ -358,3 +358,12 @@ def test_a_place_without_files_says_what_is_missing(reader, place, message, tmp_
     (tmp_path / "empty").mkdir()
     with refused(InputError, message, key="corpus.path", value=str(tmp_path / place)):
         read(config(reader, tmp_path / place))
+
+
+def test_tables_next_to_the_sentences_of_leipzig_are_left_out_and_counted(tmp_path):
+    (tmp_path / "a-sentences.txt").write_text("".join(f"{n}\tA lamp shines.\n" for n in range(30)))
+    (tmp_path / "a-words.txt").write_text("".join(f"{n}\tlamp\t{n}\n" for n in range(30)))
+    (tmp_path / "a-inv_so.txt").write_text("".join(f"{n}\t{n + 1}\n" for n in range(30)))
+    found, log = read(config("text", tmp_path, options={"document": "line", "numbered": True}))
+    assert {document.text for document in found} == {"A lamp shines."}
+    assert (len(found), log.notes) == (30, {"tables of numbered rows left out": 2})

@@ -243,6 +243,59 @@ def test_a_text_in_tei_has_whole_words(body, text, tmp_path):
     assert [document.text for document in read(config("tei", tmp_path))[0]] == [text]
 
 
+@pytest.mark.parametrize("encoding", ["iso-8859-1", "utf-16", "gb18030", "shift_jis", "euc-jp"])
+def test_a_text_in_tei_is_read_in_the_encoding_that_it_declares(encoding, tmp_path):
+    said = "村の灯台" if encoding in ("shift_jis", "euc-jp") else "été"
+    raw = f'<?xml version="1.0" encoding="{encoding}"?>{tei(f"<p>{said}</p>")}'
+    (tmp_path / "a.xml").write_text(raw, encoding=encoding)
+    assert [document.text for document in read(config("tei", tmp_path))[0]] == [said]
+
+
+def test_a_wrong_declaration_is_noted_and_a_blank_line_before_one_is_none(tmp_path):
+    head = '<?xml version="1.0" encoding="utf-8"?>'
+    (tmp_path / "a.xml").write_text(head + tei("<p>été</p>"), encoding="latin-1")
+    (tmp_path / "b.xml").write_text("\n" + head + tei("<p>b</p>"))
+    found, log = read(config("tei", tmp_path))
+    assert [document.text for document in found] == ["été", "b"]
+    assert sum(log.notes.values()) == 1
+
+
+def test_every_text_of_a_corpus_in_tei_is_a_document(tmp_path):
+    texts = "".join(tei(f"<p>{n}</p>") for n in range(3))
+    (tmp_path / "a.xml").write_text(f'<teiCorpus xmlns="http://www.tei-c.org/ns/1.0"><teiHeader/>{texts}</teiCorpus>')
+    (tmp_path / "b.xml").touch()
+    found, log = read(config("tei", tmp_path))
+    assert [document.text for document in found] == ["0", "1", "2"]
+    assert len({document.id for document in found}) == 3
+    assert log.notes == {"empty files": 1}
+
+
+def test_an_article_in_a_namespace_and_in_an_envelope_is_an_article(tmp_path):
+    article = ARTICLE.partition('.dtd">')[2] or ARTICLE[ARTICLE.index("<article ") :]
+    article = article.replace("<article ", '<article xmlns="https://jats.nlm.nih.gov/ns/archiving/1.3/" ')
+    (tmp_path / "a.xml").write_text(f"<OAI-PMH><record><metadata>{article}</metadata></record></OAI-PMH>")
+    (found,), _ = read(config("jats", tmp_path))
+    assert found.text.startswith("On E. coli\nAbstract")
+
+
+@pytest.mark.parametrize(
+    ("reader", "name", "content", "cure"),
+    [
+        ("jats", "a.xml", "<TEI><text/></TEI>", "corpus=tei"),
+        ("tei", "a.xml", "<PubmedArticleSet/>", "corpus=pubmed"),
+        ("pubmed", "a.xml", "<?xml version='1.0'?><article></article>", "corpus=jats"),
+        ("wikipedia", "a.xml", "<article></article>", "corpus=jats"),
+        ("jsonl", "a.json", '{"index": {"_id": "1"}}\n{"text": "a"}\n', "corpus=cirrussearch"),
+        ("cirrussearch", "a.json", '{"text": "a"}\n', "corpus=jsonl"),
+        ("warc", "a.warc", "crawl-data/CC-MAIN-2026-01/a.warc.wet.gz\n", "corpus=warc on the files"),
+    ],
+)  # fmt: skip
+def test_a_file_for_another_reader_says_which(reader, name, content, cure, tmp_path):
+    (tmp_path / name).write_text(content)
+    with refused(InputError, cure):
+        read(config(reader, tmp_path / name))
+
+
 def test_words_of_tei_are_those_that_lxml_finds(tmp_path):
     body = "".join(
         f"<div><head>Chapter {n}</head><p>The <hi>{n}</hi>th <emph>day</emph>\n of it.</p></div>" for n in range(9)

@@ -360,6 +360,19 @@ def test_names_reach_into_maps_of_arrow_and_one_that_no_item_has_is_named(tmp_pa
         texts("jsonl", rows_in(tmp_path, "jsonl", [ROW]), text="sections.none")
 
 
+def test_the_separator_that_excel_states_is_read(tmp_path):
+    (tmp_path / "a.csv").write_text('sep=;\nid;text\n1;"One; two, three"\n')
+    assert texts("csv", tmp_path) == ["One; two, three"]
+
+
+def test_comments_of_stack_exchange_are_read_alone_and_next_to_posts_left_out(tmp_path):
+    (tmp_path / "Comments.xml").write_text('<comments>\n<row Id="1" Text="I agree." />\n</comments>\n')
+    assert [document.text for document in read(config("stackexchange", tmp_path))[0]] == ["I agree."]
+    (tmp_path / "Posts.xml").write_text('<posts>\n<row Id="2" Body="&lt;p&gt;Why?&lt;/p&gt;" />\n</posts>\n')
+    found, log = read(config("stackexchange", tmp_path))
+    assert ([document.text for document in found], log.notes) == (["Why?"], {".xml files left out": 1})
+
+
 TREEBANK = """# newdoc id = n01
 # sent_id = 1
 # text = Vámonos al mar.
