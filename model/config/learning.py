@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pipeline.common.schema import Section, check, option
+from pipeline.errors import named
 
 
 @dataclass(kw_only=True)
@@ -132,8 +133,8 @@ class ScheduleConfig(Section, key="schedule"):
 
     def check_steps(self, steps: int | None, batch_size: int) -> None:
         """Check that a run of `steps` updates fits into the schedule; None: not known yet."""
-        for key in () if steps else ("first_step", "total_steps", "first_batch"):
-            check(not getattr(self, key), "set steps too", f"schedule.{key}")
+        for key, off in ({} if steps else {"first_step": "0", "total_steps": "null", "first_batch": "null"}).items():
+            self.require(not getattr(self, key), f"goes with {named('steps')}; set them too, or this to {off}", key)
         end = self.first_step + (steps or 0)
         if steps and (self.total_steps or end) <= (self.spread_steps or 0):
             self.spread_steps = None  # the same steps have the same settings

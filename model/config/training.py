@@ -10,7 +10,7 @@ from model.config.learning import ObjectiveConfig, OptimizerConfig, ScheduleConf
 from model.config.sizes import AUTO, PUBLISHED, SHAPE, ModelConfig
 from pipeline.common.schema import Section, StageConfig, TrackerConfig, check, group, input_path, option, runtime_option
 from pipeline.console.formatting import byte_count
-from pipeline.errors import named
+from pipeline.errors import ConfigError, named
 
 SMALL = 256  # hidden size up to which a rank on a CPU has one thread
 SHARE = 8  # samples per batch that a rank on a CPU should have
@@ -154,11 +154,29 @@ def check_objective(objective: ObjectiveConfig, model: ModelConfig) -> None:
     )
 
 
+def check_pairs(objective: ObjectiveConfig, pairs: str, folder: str) -> None:
+    """Check that the shards in a folder have the pairs of sentences that are classified.
+
+    Raises:
+        ConfigError: They have not.
+    """
+    found = "no sentence pairs" if pairs == "none" else f"{pairs} pairs"
+    if objective.next_sentence and pairs != objective.pairs:
+        raise ConfigError(
+            f"requires {objective.pairs} pairs, but the shards in {folder} have {found}; rerun prepare with "
+            f"pairs={objective.pairs}, or set {named('objective.next_sentence')}=false",
+            "objective",
+            objective.name,
+            path=folder,
+        )
+
+
 @dataclass(kw_only=True)
 class TrainConfig(StageConfig):
     """`python -m pipeline.train`."""
 
-    _yields, _together = dict.fromkeys(["steps"], ("epochs", "words")), ("steps",)  # all are limits
+    _yields = {"steps": ("epochs", "words"), "epochs": ("data.weights",)}
+    _together = ("steps",)  # it is a limit, too
 
     data: DataConfig = option()
     model: ModelConfig = option()
@@ -268,7 +286,7 @@ class TrainConfig(StageConfig):
             "micro_batch",
         )
         if isinstance(self.data, DataConfig):
-            mixed = "cannot be combined with data.weights; set steps"
+            mixed = "cannot be combined with data.weights; set null, and steps"
             self.require(self.epochs is None or not self.data.weights, mixed, "epochs")
             near = next((folder for folder in self.data.folders if "://" not in folder), "")
             stored = f"is for shards in an object store, and {near} is a local folder; remove data.cache"

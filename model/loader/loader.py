@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from model.config import DataConfig, ObjectiveConfig
+from model.config.training import check_pairs
 from model.encoders.batch import Batch
 from model.loader.collate import Collator
 from model.loader.masking import Masker
@@ -196,12 +197,4 @@ def _check(folder: str, shards: list[Shard], objective: ObjectiveConfig, tokeniz
             "prepare",
             path=folder,
         )
-    if objective.next_sentence and info.pairs != objective.pairs:
-        found = "no sentence pairs" if info.pairs == "none" else f"{info.pairs} pairs"
-        raise ConfigError(
-            f"requires {objective.pairs} pairs, but the shards in {folder} have {found}; rerun prepare with "
-            f"{named('pairs')}={objective.pairs}, or set {named('objective.next_sentence')}=false",
-            "objective",
-            objective.name,
-            path=folder,
-        )
+    check_pairs(objective, info.pairs, folder)

@@ -115,7 +115,8 @@ def settle(config: DictConfig, schema: Any, typed: set[str], run: str = "", pref
         if is_dataclass(kind := type_of(schema, name)) and (inner := OmegaConf.select(config, name)) is not None:
             yield from settle(inner, kind, typed, run, f"{prefix}{name}.")
     for key, others in getattr(schema, "_yields", {}).items():
-        other = next((each for each in others if f"{prefix}{each}" in typed and config[each] is not None), None)
+        found = {each: OmegaConf.select(config, each) for each in others if f"{prefix}{each}" in typed}
+        other = next((each for each, value in found.items() if value not in (None, [])), None)
         group, _, name = key.rpartition(".")
         node: Any = OmegaConf.select(config, group) if group else config
         if other is None or node is None:
@@ -124,12 +125,12 @@ def settle(config: DictConfig, schema: Any, typed: set[str], run: str = "", pref
         if node[name] == off:
             continue
         if f"{prefix}{key}" not in typed:
-            yield f"{run}{prefix}{key}={node[name]} gives way to {run}{prefix}{other}={config[other]}"
+            yield f"{run}{prefix}{key}={node[name]} gives way to {run}{prefix}{other}={found[other]}"
             node = copy.deepcopy(node) if group else node  # the corpus of a run is that of other stages too
             node[name] = off
             config.update({group: node} if group else {})
         elif key not in schema._together:
-            problem = f"cannot be combined with {named(f'{prefix}{other}')}={config[other]}; leave one of them out"
+            problem = f"cannot be combined with {named(f'{prefix}{other}')}={found[other]}; leave one of them out"
             raise ConfigError(problem, f"{prefix}{key}", node[name])
 
 

@@ -72,7 +72,7 @@ def texts(path: Path) -> dict[str, str]:
             row: Any = strict_json.parse(line)
             name, title, text = str(row["_id"]), row.get("title") or "", row["text"]
             found_before = name in found
-            found[name] = f"{title} {text}".strip()
+            found[name] = "".join((title, " ", text)).strip()  # others than texts are a TypeError
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise InputError(f"not an object with _id and text ({error})", path=path, line=number) from error
         if found_before:

@@ -5,6 +5,7 @@ import re
 import unicodedata
 from dataclasses import replace
 from pathlib import Path
+from textwrap import shorten
 from typing import Any
 
 from pipeline.cli import conf_files
@@ -15,6 +16,8 @@ from pipeline.evaluation.table_files import Content, Table
 from pipeline.storage import strict_json
 
 SEPARATOR = re.compile("[,;|]")  # of several labels
+LISTED = re.compile(r"""'([^']*)'|"([^"]*)"|([^\s,\[\]'"]+)""")  # an item of a list as Python or NumPy writes it
+NAMES_SHOWN = 300  # characters, of all names
 FLAGS = {"0": False, "1": True, "false": False, "true": True, "0.0": False, "1.0": True}
 SMALL = 2**25  # bytes of a file that is read before a run begins
 
@@ -200,19 +203,24 @@ def columns_of(table: Table, wanted: list[str]) -> list[int]:
     Raises:
         InputError: a column is missing, or there are two of its name.
     """
-    width = len(table.names) or (len(table.rows[0]) if table.rows else 0)
     places = []
     for name in wanted:
-        if table.names.count(name) > 1:
+        if table.known.count(name) > 1:
             raise InputError(f"two columns are named {name!r}; rename one of them", path=table.place, line=1)
-        if name in table.names:
-            places.append(table.names.index(name))
-        elif not table.names and name.isdecimal() and int(name) < width:
-            places.append(int(name))
-        else:
-            listed = ", ".join(map(repr, table.names or range(width)))
+        if name not in table.known:
+            listed = shorten(", ".join(map(repr, table.known)), NAMES_SHOWN)
             raise InputError(f"column {name!r} not found; choose one of {listed}", path=table.place, line=1)
+        places.append(table.known.index(name))
     return places
+
+
+def names_in(text: str) -> list[str]:
+    """Return the items of a list, as JSON, Python or NumPy write it, or with marks between; without empty ones."""
+    try:
+        listed = strict_json.parse(text) if text[:1] == "[" else SEPARATOR.split(text)
+    except ValueError:
+        listed = map("".join, LISTED.findall(text))
+    return list(filter(None, (str(name).strip() for name in listed)))
 
 
 def label_of(place: str, number: int, text: str, task: TaskConfig) -> Any:
@@ -222,9 +230,17 @@ def label_of(place: str, number: int, text: str, task: TaskConfig) -> Any:
         InputError: the label is unknown, or the score is not a finite number.
     """
     if task.multilabel and text not in task.labels:
-        listed = strict_json.parse(text) if text[:1] == "[" else SEPARATOR.split(text)
-        alone, names = replace(task, multilabel=False), (str(name).strip() for name in listed)
-        return sorted({int(label_of(place, number, name, alone)) for name in names if name})
+        alone, names = replace(task, multilabel=False), names_in(text)
+        if len(names) == len(task.labels) and {name.lower() for name in names} <= FLAGS.keys():
+            if {*names} <= {*task.labels}:
+                raise InputError(
+                    f"{text!r} may be names of labels, or 0 or 1 for each; give them other names, or columns of 0 and 1",
+                    "task.labels",
+                    path=place,
+                    line=number,
+                )
+            return [index for index, name in enumerate(names) if FLAGS[name.lower()]]
+        return sorted({int(label_of(place, number, name, alone)) for name in names})
     if known := list(map(str, range(len(task.choices)))) or task.labels:
         text = unicodedata.normalize("NFC", text)
         if text not in known:

@@ -34,6 +34,11 @@ class Table:
     lines: list[int]  # (N,) line numbers, from 1
     malformed: list[str] = field(default_factory=list)  # skipped rows: location and reason
 
+    @property
+    def known(self) -> list[str]:
+        """Return the columns by their names, or else by their numbers."""
+        return self.names or list(map(str, range(len(self.rows[0]) if self.rows else 0)))
+
 
 def find(data: Path | str, folder: str, name: str) -> Content | None:
     """Return path and content of a task's file in a folder or a zip file; None if not found.
@@ -97,6 +102,7 @@ def decode(place: str, content: bytes, cure: str = "export it as CSV") -> str:
         raise InputError("is empty", path=place)
     if why := find_placeholder(text):
         raise InputError(why, path=place)
+    text = text if "\n" in text else text.replace("\r", "\n")  # which alone ended lines once
     budget_of(place, budget.FIELDS).take(parsed_size(text, ",;\t\n"))
     return text
 

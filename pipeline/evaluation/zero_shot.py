@@ -77,12 +77,12 @@ def read_pairs(data: str, task: TaskConfig, rows: int | None = None) -> Pairs:
     seen: dict[str, str] = {}
     for place, content in files:
         table = table_files.parse(place, content, task.header, task.key, wanted)
-        lost = [name for name in wanted if name not in table.names]
+        lost = [name for name in wanted if name not in table.known]
         if len(lost) == len(wanted):
             pairs.other_files.append(place)
-            seen[place] = ", ".join(table.names)
+            seen[place] = ", ".join(table.known)
         elif lost:
-            only = ", ".join(table.names)
+            only = ", ".join(table.known)
             raise InputError(f"no column {lost[0]!r}, only {only}", "task.columns", path=place, line=1)
         else:
             _add(pairs, table, task, rows)
@@ -96,7 +96,7 @@ def _add(pairs: Pairs, table: Table, task: TaskConfig, most: int | None) -> None
     """Add the rows of a file, up to `most` of a paradigm; those without one of the two sentences are malformed."""
 
     def column(name: str) -> list[str]:
-        if not name or name not in table.names:  # pandas leaves the name of its index empty
+        if not name or name not in table.known:  # pandas leaves the name of its index empty
             return [""] * len(table.rows)
         (place,) = columns_of(table, [name])
         # Lone surrogates cannot be written; the tokenizer skips them too.

@@ -6,12 +6,14 @@ from collections.abc import Callable, Mapping
 from typing import Any, Generic, TypeVar
 
 from model.config import TrainConfig, check_length
+from model.config.training import check_pairs
 from model.tracking import wandb
 from model.training import extending
 from pipeline.config import ConvertConfig, EvaluateConfig, PrepareConfig, RunConfig, StageConfig, TasksConfig, check
 from pipeline.errors import ConfigError, UserError
 from pipeline.evaluation import examples
 from pipeline.orchestration.run_plan import StageRecord
+from pipeline.orchestration.stage_keys import explain_in_plan
 from pipeline.records import checkpoint_folder
 from pipeline.records.manifest import MANIFEST, Manifest, require_manifest
 from pipeline.stages import fetch_inputs, fingerprints
@@ -78,7 +80,13 @@ class Train(Kind[TrainConfig]):
     """A training."""
 
     def check_fit(self, name: str, one: TrainConfig, makers: Makers) -> None:
-        """Refuse a value of WANDB_MODE."""
+        """Refuse a value of WANDB_MODE, and pairs that shards will not have."""
+        for folder in one.data.folders:
+            maker = fingerprints.producer_of(folder, makers)
+            try:
+                check_pairs(one.objective, getattr(maker, "pairs", one.objective.pairs), folder)
+            except ConfigError as error:
+                raise explain_in_plan(error, name) from error
         if "WANDB_MODE" in os.environ:
             wandb.mode_of(one.tracking.mode)
 

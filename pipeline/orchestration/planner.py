@@ -94,6 +94,7 @@ def add_plan(words: Words, compose: Callable[[Words], RunConfig]) -> Words:
             kept.parent.mkdir(parents=True, exist_ok=True)
             write_text(kept, json.dumps(found, indent=1) + "\n")
     terminal.say(found["said"])
+    typed |= {"steps": ""} if {"train.epochs", "train.words"} & typed.keys() else {}  # they say how many
     return [*(word for word in found["words"] if word.partition("=")[0] not in typed), *words]
 
 

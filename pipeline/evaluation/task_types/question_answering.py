@@ -211,7 +211,7 @@ def questions_of(place: str, article: dict[str, Any]) -> Iterator[Question]:
     for paragraph in article["paragraphs"]:
         context = paragraph["context"]
         for item in paragraph["qas"]:
-            answers = [] if item.get("is_impossible") else item.get("answers", [])
+            answers = [] if item.get("is_impossible") else item["answers"]
             texts = [answer["text"] for answer in answers]
             start = answers[0]["answer_start"] if answers else 0
             "".join((title, context, item["question"], *texts))  # others than texts are a TypeError

@@ -16,6 +16,7 @@ import numpy as np
 from model.finetuning.features import UNLABELLED, Samples, frame, texts
 from pipeline.common.schema import check
 from pipeline.config import TaskConfig
+from pipeline.console.formatting import pluralize
 from pipeline.errors import InputError
 from pipeline.evaluation import examples, table_files
 from pipeline.evaluation.input_rows import NAMES, TAGGED
@@ -31,7 +32,8 @@ PREFIXES = (OUTSIDE, "B", "I", "E", "L", *ALONE)
 TOKENS, TAGS = ("tokens", "words"), ("ner_tags", "tags")  # columns of rows, unless the task names others
 Spans = list[tuple[int, int]]
 INNER = 20  # of as many times that a mark is there, once within a word
-LONGEST = 512  # words of a file that is one sentence
+LONGEST = 128  # words of a file that is one sentence
+FEWEST = 20  # words of a file, from which on most have not each a tag of its own
 FORM = (
     "write a word and its tag a line, a tab between, and an empty line after each sentence, or rows of tokens and "
     "ner_tags in JSON lines or Parquet"
@@ -59,8 +61,18 @@ class Tagging:
     def __init__(self, data: str, task: TaskConfig, wordpiece: WordPiece, longest: int):
         self._data, self._task, self._wordpiece = data, task, wordpiece
         self._longest = longest
-        self.tags = task.labels or sorted({tag for _, tags in self._sentences(task.train)[0] for tag in tags})
+        self.tags = task.labels or self._tags_of(task.train)
         self.outputs = len(self.tags)
+
+    def _tags_of(self, name: str) -> Tags:
+        """Return the tags of a file; InputError if they are one, or nearly as many as words, as of another column."""
+        every = [tag for _, tags in self._sentences(name)[0] for tag in tags]
+        found = sorted({*every})
+        if len(found) < 2 or len(every) >= FEWEST < 2 * len(found) > len(every):
+            few = ", ".join(map(repr, found[:3]))
+            problem = f"its {len(every):,} words have {pluralize(len(found), 'tag')}: {few}; set task.label=COLUMN"
+            raise InputError(problem, "task.label", self._task.label, path=name)
+        return found
 
     def _sentences(self, name: str, labelled: bool = True) -> Parsed:
         place, content = examples.need(self._data, self._task, name)
@@ -277,6 +289,10 @@ def parse(place: str, content: bytes, columns: list[int]) -> Parsed:
     widths = [len(fields) for _, fields in rows if fields]
     if not sentences or 2 * widths.count(width) < len(widths):
         raise InputError(f"has no sentences{'; ' + malformed[0] if malformed else ''}; {FORM}", path=place)
+    words = [word for sentence, _ in sentences for word in sentence]
+    if words[1:] and all(map(_ID.fullmatch, words[1:])):
+        cure = f"has numbers, not words; set task.columns=['{columns[0] + 1}']"
+        raise InputError(f"column {columns[0]} {cure}", "task.columns", path=place)
     if len(sentences) == 1 and len(sentences[0][0]) > LONGEST:
         raise InputError(f"is one sentence of {len(sentences[0][0]):,} words; {FORM}", path=place)
     number, first = next(row for row in rows if row[1])

@@ -49,6 +49,7 @@ def test_what_is_typed_beats_what_is_not(stage, words, expected):
         (["train.epochs=1", "steps=70"], {"steps": 70, "epochs": 1}),
         (["train.epochs=1", "train.steps=70"], {"steps": 70, "epochs": 1}),
         (["recipe=babylm", "train.steps=70"], {"steps": 70, "epochs": 10, "words": 10**8}),  # the challenge's rules
+        (["recipe=babylm", "train.data.more=[a]", "train.data.weights=[1,2]"], {"epochs": None, "words": 10**8}),
         (["recipe=babylm"], {"steps": None, "epochs": 10, "words": 10**8}),
         ([], {"steps": 4250, "epochs": None}),
     ],
@@ -79,10 +80,19 @@ def test_a_recipe_of_ones_own_gives_way_and_says_so(tmp_path, capsys):
     assert unchanged["prepare"].corpus.path == "PATH"
 
 
+@pytest.mark.parametrize("cure", ["train.schedule.total_steps=null", "train.steps=900000"])
+def test_a_schedule_of_a_recipe_whose_steps_gave_way_names_what_to_type(cure):
+    words = ["recipe=devlin", "corpus=text", "corpus.path=.", "tasks=[]", "train.epochs=1"]
+    with refused(ConfigError, "train.steps.* null", key="train.schedule.total_steps"):
+        composed(*words)
+    assert composed(*words, cure).stages["train"].epochs == 1
+
+
 TWO = {
     "train schedule.warmup_share=0.01 schedule.warmup_steps=5": "schedule.warmup_steps",
     "prepare +corpus=text corpus.path=. source=S": "corpus.path",
     "vocab existing=V size=30522": "existing",
+    "train epochs=1 data.more=[a] data.weights=[1,2]": "epochs",
     "evaluate +task=own task.dev=F task.dev_share=0.1": "task.dev_share",
     "convert ema=true average=3": "average",
 }

@@ -227,6 +227,18 @@ def test_a_text_may_have_several_labels(tmp_path, name):
         read_columns(tmp_path, task, "b.tsv")
 
 
+@pytest.mark.parametrize(
+    "rows", [["[1, 0, 1]", "[0, 0, 0]"], ["['b', 'd']", "[]"], ["['b' 'd']", "['']"], ["1;0;1", "0;0;0"]]
+)
+def test_lists_of_labels_are_read_as_python_and_numpy_write_them_and_as_vectors(rows):
+    task = TaskConfig(name="x", columns=["a"], labels=["b", "c", "d"], metrics=["micro_f1"], multilabel=True)
+    content = "\n".join(["a\tlabel", *(f"x\t{row}" for row in rows)]).encode()
+    assert [label for _, label in examples.parse_examples("f.tsv", content, task)[0]] == [[0, 2], []]
+    with refused(InputError, key="task.labels", line=2):
+        names = dataclasses.replace(task, labels=["0", "1"])
+        examples.parse_examples("f.tsv", b"a\tlabel\nx\t[1, 0]\n", names)
+
+
 def test_the_files_of_a_pattern_are_development_sets(tmp_path):
     for name in ("dev-a.tsv", "dev-b.tsv", "dev[1].tsv"):
         write(tmp_path, PAIR, HEADER, name)

@@ -403,6 +403,12 @@ def test_only_rows_without_two_sentences_are_left_out(tmp_path, rows, good, faul
     assert (pairs.good, pairs.malformed) == (good, [f"{tmp_path}/p.jsonl, {fault}" for fault in faults])
 
 
+def test_columns_without_names_are_numbers(tmp_path):
+    (tmp_path / "p.tsv").write_text("a\tb\nc\td\n")
+    task = replace(examples.task_of("blimp"), header=False, columns=["1", "0"], dev="p.tsv")
+    assert zero_shot.read_pairs(str(tmp_path), task).good == ["b", "d"]
+
+
 @pytest.mark.parametrize("end", ["\r\n\r\n", "\n \n", "\n\n\n", ""])
 def test_blank_lines_are_no_rows(tmp_path, end):
     row = json.dumps(ROW)

@@ -56,6 +56,18 @@ def test_rows_are_read_by_what_they_are(tmp_path, name, form):
     assert (found.texts[0], found.labels) == (["good", "b\u2028d"], [1, 0])
 
 
+@pytest.mark.parametrize(("name", "divider"), [("a.tsv", "\t"), ("a.csv", ",")])
+def test_lines_may_end_by_a_carriage_return_alone(tmp_path, name, divider):
+    (tmp_path / name).write_text(f"text{divider}label\rgood{divider}1\rb{divider}0\r")
+    assert read_columns(tmp_path, OWN, name).texts[0] == ["good", "b"]
+    with refused(InputError) as raised:
+        read_columns(tmp_path, replace(OWN, columns=["x" * 900]), name)
+    (tmp_path / name).write_text(f"{'t' * 999}{divider}label\ngood{divider}1\n")
+    with refused(InputError) as raised:
+        read_columns(tmp_path, OWN, name)
+    assert len(str(raised.value)) < 600
+
+
 def test_classes_of_a_parquet_file_have_its_names(tmp_path):
     about = {"info": {"features": {"label": {"names": ["neg", "pos"], "_type": "ClassLabel"}}}}
     (tmp_path / "a").write_bytes(parquet(ROWS, {"huggingface": json.dumps(about)}))

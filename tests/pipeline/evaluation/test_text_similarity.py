@@ -131,6 +131,7 @@ def test_words_of_bm25_keep_their_marks_and_those_without_spaces_are_pairs(text,
     ("name", "text", "line"),
     [
         ("queries.jsonl", '{"_id": "q0"}\n', 1),
+        ("queries.jsonl", '{"_id": "q0", "text": null}\n', 1),
         ("corpus.jsonl", '{"_id": "a", "text": ""}\n{"_id": "a", "text": ""}\n', 2),
         ("qrels/test.tsv", "query-id\tcorpus-id\tscore\nq0\td0\t0.5\n", 2),
         ("qrels/test.tsv", "query-id\tcorpus-id\tscore\nzz\td0\t1\n", None),

@@ -56,6 +56,7 @@ def test_what_is_typed_counts(words):
     assert run.stages["vocab"].size == 1234
     assert run.stages["train"].optimizer.learning_rate == 0.5
     assert run.stages["train"].model.layers == 3
+    assert composed(*words, "hours=1", "train.epochs=3").stages["train"].steps is None
 
 
 def test_the_same_command_goes_on_with_the_same_plan(words, tmp_path, cache):

@@ -95,7 +95,6 @@ def test_words_of_a_range_and_empty_nodes_of_conllu_are_read_once():
     words = [("1-2", "du", "_"), ("1", "de", "ADP"), ("2", "le", "DET"), ("2.1", "x", "_"), ("3", "chat", "NOUN")]
     text = "# text = du chat\n" + "".join("\t".join((*row, "_", "_")) + "\n" for row in words)
     assert parse("f", text.encode(), [1, 2]) == ([(["de", "le", "chat"], ["ADP", "DET", "NOUN"])], [])
-    assert parse("f", text.encode(), [0])[0] == [(["1-2", "1", "2", "2.1", "3"], [])]  # as words
     timed = "0.5\tanna\tB-PER\n1\tlives\tO\n1.5\tright\tO\n2\there\tO\n"
     assert parse("f", timed.encode(), [1, 2])[0][0][0] == ["anna", "lives", "right", "here"]
 
@@ -340,12 +339,28 @@ def test_csv_is_refused_with_a_command_that_makes_columns_of_it(tmp_path, wordpi
 
 
 @pytest.mark.parametrize(
+    ("text", "key"),
+    [
+        ("1\tEU\tB-ORG\n2\tsaid\tO\n\n1\tYes\tO\n", "task.columns"),  # as of GermEval 2014
+        ("sentence\tword\ttag\n0\tEU\tB-ORG\n0\tsaid\tO\n1\tYes\tO\n", "task.columns"),
+        ("1\tthe\tthe\tDET\t_\n2-3\tcan't\t_\t_\t_\n2\tcan\tcan\tAUX\t_\n3\tnot\tnot\tPART\t_\n", "task.columns"),
+        ("EU\tB-ORG\t_\nsaid\tO\t_\n", "task.label"),
+        ("".join(f"It w{n} by x{n}\n" for n in range(30)), "task.label"),
+    ],
+    ids=["numbers", "sentences", "CoNLL-U", "one tag", "prose"],
+)
+def test_a_column_of_other_things_than_words_or_tags_is_refused(tmp_path, wordpiece, text, key):
+    with refused(InputError, f"{key}=", key=key):
+        made(tmp_path, wordpiece, text)
+
+
+@pytest.mark.parametrize(
     "text",
     [
         "EU rejects\tB-ORG O\nPeter spoke\tB-PER O\n",
         "The year began with rain .\nNo one spoke .\nIt was then that he left the town for good .\n" * 5,
         "<html><body>\n<p>one two</p>\n</body></html>\n",
-        "word O\n" * 2000,
+        "word O\nEU B-ORG\n" * 100,
         '{"data": [{"paragraphs": []}]}',
     ],
     ids=["a sentence a line", "prose", "HTML", "without empty lines", "SQuAD"],
