@@ -175,7 +175,7 @@ def check_pairs(objective: ObjectiveConfig, pairs: str, folder: str) -> None:
 class TrainConfig(StageConfig):
     """`python -m pipeline.train`."""
 
-    _yields = {"steps": ("epochs", "words"), "epochs": ("data.weights",)}
+    _yields = dict.fromkeys(["steps"], ("epochs", "words")) | {"epochs": ("data.weights",)}
     _together = ("steps",)  # it is a limit, too
 
     data: DataConfig = option()

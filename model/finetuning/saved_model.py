@@ -136,7 +136,8 @@ def head_of(folder: Path | str, size: ModelConfig, others: Weights, kind: str, l
     """Return the head of a fine-tuned folder for these labels, by our names: rows by theirs, of new labels NaN.
 
     `others` are the tensors of the folder that are not of pre-training. It is empty if the head is of another
-    kind, or knows none of the labels. Answers and choices have no labels, but outputs of one meaning.
+    kind, or knows none of the labels. Answers, choices and scores have no labels, but outputs of one meaning; a head
+    of scores is as it was learnt, without their mean and deviation.
     """
     content = bert_format.read_config(folder)
     if KINDS.get(class_in(content)) != kind:
@@ -146,10 +147,24 @@ def head_of(folder: Path | str, size: ModelConfig, others: Weights, kind: str, l
     pooler = pooler_in(bert_format.names_for(size), kind, others)
     if kind in (ANSWER, CHOICE):
         return found | pooler
-    known = {str(word).casefold(): int(number) for number, word in (content.get("id2label") or {}).items()}
-    rows = [known.get(label.casefold(), -1) for label in labels]
+    if kind == CLASS and not labels and "label_deviation" in content:
+        return without_scale(content, found) | pooler
+    exact = {str(word): int(number) for number, word in (content.get("id2label") or {}).items()}
+    known = {word.casefold(): number for word, number in exact.items()} | exact
+    rows = [known.get(label, known.get(label.casefold(), -1)) for label in labels]
     taken = {part: torch.cat([t, torch.full_like(t[:1], torch.nan)])[rows].float() for part, t in found.items()}
     return taken | pooler if max(rows, default=-1) >= 0 else {}
+
+
+def scale_of(content: Json) -> tuple[float, float]:
+    """Return the mean and deviation of the scores that a config.json says its head gives."""
+    return float(content.get("label_mean", 0.0)), float(content.get("label_deviation", 1.0))
+
+
+def without_scale(content: Json, head: Weights) -> Weights:
+    """Return the last layer of a head as it was learnt, by our names."""
+    mean, deviation = scale_of(content)
+    return {name: (tensor.float() - mean * name.endswith("bias")) / deviation for name, tensor in head.items()}
 
 
 def load(folder: Path | str) -> tuple[ModelConfig, SavedModel]:
@@ -176,10 +191,10 @@ def load(folder: Path | str) -> tuple[ModelConfig, SavedModel]:
     if head["weight"] is None or head["bias"] is None:
         raise InputError(f"{name}.weight and {name}.bias, the head of {named}, not found", path=folder)
     several = check_problem(folder, content, kind, len(head["bias"]))
-    model = BertWithHead(size, HeadConfig(kind, len(head["bias"]), several=several))
+    model = BertWithHead(size, HeadConfig(kind, len(head["bias"]), several=several, scale=scale_of(content)))
     random = {note.partition(":")[0] for note in notes if note.endswith(bert_format.INITIALISED)}
     weights = model.pretrained({name: tensor for name, tensor in state.items() if name not in random})
-    weights |= {f"head.{part}": t.float() for part, t in head.items() if t is not None}
+    weights |= without_scale(content, {f"head.{part}": t for part, t in head.items() if t is not None})
     weights |= pooler_in(bert_format.names_for(size), kind, others)
     if lost := sorted({*model.state_dict()} - {*weights}):
         raise InputError(f"{len(lost)} tensors of {named} are missing, e.g. {lost[0]}", path=folder)

@@ -234,7 +234,7 @@ def label_of(place: str, number: int, text: str, task: TaskConfig) -> Any:
         if len(names) == len(task.labels) and {name.lower() for name in names} <= FLAGS.keys():
             if {*names} <= {*task.labels}:
                 raise InputError(
-                    f"{text!r} may be names of labels, or 0 or 1 for each; give them other names, or columns of 0 and 1",
+                    f"{text!r} may be labels, or a 0 or 1 for each; give them other names, or columns of 0 and 1",
                     "task.labels",
                     path=place,
                     line=number,

@@ -216,7 +216,8 @@ def evaluate(config: EvaluateConfig, out: Path) -> Evaluation:
     folder.mkdir(exist_ok=True)
     remarks = [*context.beyond, *remarks_of(config, context.train, context.dev)]
     if "head.weight" in context.weights:
-        terminal.say(f"{config.task.name}: continues with the head of {config.pretrained}, classes by name")
+        names = ", classes by name" if labels_of(context.kind, config.task) else ""
+        terminal.say(f"{config.task.name}: continues with the head of {config.pretrained}{names}")
     for remark in remarks:
         terminal.say(f"{config.task.name}: {remark}")
     keys = grid_of(config)

@@ -63,6 +63,11 @@ class TaskType(Protocol):
         """Return the answers in exchange formats other than the table, by file name."""
 
 
+def rounded(score: float) -> float:
+    """Return a score with six decimals, or as many digits of a smaller one: scores have any scale."""
+    return round(score, 6) if abs(score) >= 1 else float(f"{score:.6g}")
+
+
 def chosen(items: Iterable[Item], keep: Keep | None, about: Callable[[Item], str], rows: int | None) -> list[Item]:
     """Return the first `rows` items whose text `about(item)` is accepted by `keep`."""
     return [item for item in items if keep is None or keep(about(item))][:rows]

@@ -302,6 +302,26 @@ def test_classes_of_a_kept_head_are_matched_by_name(vocab, kind, architecture):
         assert saved_model.head_of(vocab.parent / "kept", read, others, other, labels) == {}
 
 
+def test_classes_that_differ_in_capitals_stay_apart(vocab):
+    kept = loop.build(CONFIG, None, HeadConfig("class", 3), seed=1)
+    saved_model.save(vocab.parent / "kept", kept, CONFIG, ["a", "A", "b"], vocab)
+    head = saved_model.head_of(
+        vocab.parent / "kept", CONFIG, bert_format.load(vocab.parent / "kept")[3], "class", [*"BAa"]
+    )
+    assert torch.equal(head["head.bias"], kept.head.bias[[2, 1, 0]])
+
+
+def test_a_head_of_scores_goes_on_as_it_was_learnt(vocab):
+    kept = loop.build(CONFIG, None, HeadConfig("class", 1, scale=(5e4, 1e4)), seed=1)
+    saved_model.save(vocab.parent / "kept", kept, CONFIG, [], vocab)
+    size, weights, _, others = bert_format.load(vocab.parent / "kept")
+    head = saved_model.head_of(vocab.parent / "kept", size, others, "class", [])
+    built = loop.build(size, weights | head, HeadConfig("class", 1, scale=(3.0, 1.0)), seed=2)
+    torch.testing.assert_close(built.head.weight, kept.head.weight)
+    torch.testing.assert_close(built.head.bias, kept.head.bias, atol=1e-6, rtol=1e-4)
+    assert saved_model.head_of(vocab.parent / "kept", size, others, "class", ["no", "yes"]) == {}
+
+
 @pytest.mark.parametrize("kind", ["answer", "choice"])
 def test_a_head_whose_outputs_have_one_meaning_goes_on(vocab, kind):
     kept, _ = saved(kind, 2, vocab)

@@ -7,8 +7,10 @@ import torch
 import transformers
 from safetensors.torch import load_file, save_file
 
+from model.finetuning import saved_model
 from model.finetuning.embeddings import Embedder
 from model.finetuning.features import TruncationConfig, tokenize
+from model.finetuning.heads import BertWithHead, HeadConfig
 from model.huggingface import onnx_export
 from pipeline.errors import InputError
 from pipeline.tokenization.wordpiece import WordPiece
@@ -24,6 +26,11 @@ def outputs(folder, file=onnx_export.MODEL, texts=TEXTS):
     session = onnx_export.Session(folder / file)
     given = transformers.AutoTokenizer.from_pretrained(folder)(texts, padding=True, return_tensors="pt")
     return session.run(dict(given))
+
+
+def scores(folder, size, vocab):
+    torch.manual_seed(0)
+    saved_model.save(folder, BertWithHead(size, HeadConfig("class", 1, scale=(-3e7, 4e6))), size, [], vocab)
 
 
 CASES = {
@@ -77,6 +84,16 @@ def test_vectors_are_those_of_embed_in_fp32_and_nearly_in_int8(architecture, tmp
     assert figures["int8"]["least_cosine"] == pytest.approx(least, abs=1e-5)
     types = {one.op_type for one in onnx.load(folder / onnx_export.INT8).graph.node}
     assert {"MatMulInteger", "DynamicQuantizeLinear", "DequantizeLinear"} <= types, "embeddings too"
+
+
+@pytest.mark.slow
+def test_scores_of_any_scale_are_compared_by_their_deviation(tmp_path):
+    folder = made(tmp_path, "bert", scores)
+    assert onnx_export.write(folder, [], None)["largest_onnx_difference"] < 1e-5
+    model = onnx_export.Served(folder, [])
+    model.model.classifier.bias.data += 4e3
+    apart = onnx_export.compare(folder / onnx_export.MODEL, model, onnx_export.sample(model, 2, 6, 0))
+    assert apart == pytest.approx(4e3 / 3.4e7, rel=0.01)
 
 
 @pytest.mark.slow

@@ -4,6 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.evaluation import metrics
+from pipeline.evaluation.task_types import rounded
 
 # Devlin et al. 2019, table 1, in the order of metrics.GLUE: each system's nine columns, its average
 PAPER = {
@@ -65,3 +66,9 @@ def test_f1_of_several_labels_is_that_of_their_counts():
 def test_macro_f1_is_the_mean_over_classes():
     truth, found = np.array([0, 1, 2, 2]), np.array([0, 2, 2, 2])
     assert metrics.score(["macro_f1"], truth, found)["macro_f1"] == pytest.approx((1 + 0 + 0.8) / 3)
+
+
+def test_scores_of_any_scale_keep_their_digits():
+    for scale in (1e-9, 1e-5, 1.0, 1e6):
+        found = [rounded(scale * value) for value in (1.00001, 1.00002, 3.0)]
+        assert found == pytest.approx([scale * 1.00001, scale * 1.00002, scale * 3], rel=1e-6)

@@ -257,7 +257,7 @@ def test_a_training_without_its_shards_is_told_before_work_begins(tmp_path):
 
 def test_shards_without_the_pairs_of_the_objective_are_told_before_work_begins(tmp_path):
     words = [f"workdir={tmp_path}/work", "tasks=[]", "prepare.pairs=none"]
-    with pytest.raises(UserError, match="prepare with pairs=nsp, or set train.objective.next_sentence=false") as caught:
+    with pytest.raises(UserError, match=r"pairs=nsp, or set train\.objective\.next_sentence=false") as caught:
         graph.plan_graph(composed_run(*words))
     assert caught.value.key == "train.objective"
     graph.plan_graph(composed_run(*words, "train.objective.next_sentence=false"))
