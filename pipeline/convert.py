@@ -353,7 +353,7 @@ def compare_logits(out: Path, source: "InitialWeights", dtype: "torch.dtype") ->
     """
     from model.huggingface import logits
 
-    stored = logits.theirs(out, source.config, logits.random_batch(source.config), dtype)
+    stored = logits.theirs(out, source.config, logits.random_batch(source.config, out), dtype)
     if not all(one.isfinite().all() for one in stored):
         raise InputError(
             f"the model's logits are not finite in {str(dtype).removeprefix('torch.')}, as of a training that "

@@ -239,7 +239,11 @@ def extend_vocabulary(config: VocabConfig, source: str, folder: Path | None = No
     """
     spec = json.loads(Tokenizer.from_str(source).to_str())
     if (kind := spec["model"]["type"]) != "WordPiece":
-        raise InputError(f"is a {kind} tokenizer; entries can only be added to WordPiece", "existing", config.existing)
+        raise InputError(
+            f"is a {kind} tokenizer; entries can only be added to WordPiece; omit learn= and additions=",
+            "existing",
+            config.existing,
+        )
     known = dict.fromkeys(WordPiece(source).vocab)
     added: list[str] = []
     if config.additions is not None:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from model.config.architectures import ARCHITECTURES, Traits
 from pipeline.common.schema import Section, option
 from pipeline.errors import ConfigError
+from pipeline.tokenization.known_models import ACTIVATIONS
 
 # Layers, hidden size, heads and feed-forward size of the published models (as in conf/model).
 PUBLISHED = {
@@ -42,6 +43,7 @@ class ModelConfig(Section, key="model"):
     dropout: float = option(0.1, "Dropout of hidden vectors.", at_least=0, below=1)
     attention_dropout: float = option(0.1, "Dropout of attention weights.", at_least=0, below=1)
     initializer_range: float = option(0.02, "Standard deviation of initial weights.", above=0)
+    activation: str = option("gelu", "Activation, by transformers' name.", choices=tuple(ACTIVATIONS))
     layer_norm_epsilon: float = option(1e-12, "Epsilon of layer norms.", above=0)
     attention: str = option(
         "auto", "Attention implementation: each, padded or flash; auto: the fastest one supported here."

@@ -8,10 +8,10 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from model.config import ModelConfig
-from model.config.architectures import ROBERTAS
 from model.encoders.bert import BERT, ROBERTA
 from model.encoders.encoder import Architecture, PretrainingModel
 from model.encoders.modernbert import MODERNBERT
+from pipeline.tokenization.known_models import ROBERTAS
 
 ARCHITECTURES = {"bert": BERT, "modernbert": MODERNBERT} | dict.fromkeys(ROBERTAS, ROBERTA)
 

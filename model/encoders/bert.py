@@ -1,6 +1,6 @@
 """BERT as published (Devlin et al. 2019): learned positions, post-layer-norm, sentence pairs.
 
-RoBERTa (Liu et al. 2019) has no segments and no sentence pairs, and its positions begin later.
+RoBERTa (Liu et al. 2019) has no segments and no sentence pairs.
 
 Shapes: B sequences in a micro-batch, T real tokens in it, K positions that a head reads, H hidden.
 """
@@ -9,12 +9,19 @@ from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from model.config import ModelConfig
 from model.encoders.attention.dispatch import attend
 from model.encoders.dropout import Dropout
-from model.encoders.encoder import Architecture, EncoderLayer, MaskedHead, Sequences, WordEmbeddings, layer_norm
+from model.encoders.encoder import (
+    Architecture,
+    EncoderLayer,
+    MaskedHead,
+    Sequences,
+    WordEmbeddings,
+    activation,
+    layer_norm,
+)
 from model.encoders.projections import QueryKeyValue
 
 SEGMENTS = 2
@@ -25,15 +32,14 @@ class Embeddings(WordEmbeddings):
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__(config)
-        self.first = config.traits.first_position
-        self.position = nn.Embedding(config.positions + self.first, config.hidden)
+        self.position = nn.Embedding(config.positions, config.hidden)
         self.segment = nn.Embedding(SEGMENTS, config.hidden) if config.traits.sentence_pairs else None
         self.norm = layer_norm(config)
         self.dropout = Dropout(config.dropout)
 
     def forward(self, input_ids: Tensor, segment_ids: Tensor, position_ids: Tensor) -> Tensor:
         """Map three `(T,)` int64 tensors -> `(T, H)`."""
-        x = self.word(input_ids) + self.position(position_ids + self.first if self.first else position_ids)
+        x = self.word(input_ids) + self.position(position_ids)
         if self.segment is not None:
             x = x + self.segment(segment_ids)
         return self.dropout(self.norm(x))  # type: ignore[no-any-return]
@@ -59,6 +65,7 @@ class Layer(EncoderLayer):
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         self.attention_dropout, self.causal = config.attention_dropout, config.causal
+        self.activation = activation(config)
         self.qkv = QueryKeyValue(config.hidden, config.heads)
         self.mix = Residual(config.hidden, config)
         self.up = nn.Linear(config.hidden, config.feed_forward)
@@ -73,7 +80,7 @@ class Layer(EncoderLayer):
     def feed_forward_block(self, attn_out: Tensor, x: Tensor) -> Tensor:
         """Compute what follows the attention: two `(K, H)` tensors -> `(K, H)`."""
         x = self.mix(attn_out, x)
-        return self.down(F.gelu(self.up(x)), x)  # type: ignore[no-any-return]
+        return self.down(self.activation(self.up(x)), x)  # type: ignore[no-any-return]
 
 
 class Pooler(nn.Module):
@@ -101,4 +108,5 @@ BERT = Architecture(
     initialise=initialise_matrix,
     pairs=True,
 )
-ROBERTA = replace(BERT, pairs=False)
+# Its masked-LM head has the exact GELU, whatever its layers have.
+ROBERTA = replace(BERT, pairs=False, masked_head=lambda config: MaskedHead(replace(config, activation="gelu")))

@@ -25,6 +25,7 @@ from model.config import ModelConfig
 from model.encoders.attention import dispatch
 from model.encoders.attention.rows import pad_rows, take_rows
 from model.encoders.batch import Batch, Packed
+from pipeline.tokenization.known_models import ACTIVATIONS
 
 VARIANTS = 64  # graphs of the same code at most; a handful are made
 TOGETHER = 4  # layers of a compiled graph at most, unless kinds of layers repeat after more
@@ -233,6 +234,11 @@ def summary_places(cu_seqlens: Tensor, config: ModelConfig) -> Tensor:
     return cu_seqlens[1:] - 1 if config.causal else cu_seqlens[:-1]
 
 
+def activation(config: ModelConfig) -> nn.Module:
+    """Build the activation of feed-forward parts and heads."""
+    return nn.GELU(ACTIVATIONS[config.activation])
+
+
 def layer_norm(config: ModelConfig, bias: bool = True) -> nn.LayerNorm:
     """Build a layer norm."""
     return nn.LayerNorm(config.hidden, eps=config.layer_norm_epsilon, bias=bias)
@@ -244,11 +250,11 @@ class Transform(nn.Module):
     def __init__(self, config: ModelConfig, bias: bool = True) -> None:
         super().__init__()
         self.dense = nn.Linear(config.hidden, config.hidden, bias=bias)
-        self.norm = layer_norm(config, bias)
+        self.norm, self.activation = layer_norm(config, bias), activation(config)
 
     def hidden(self, x: Tensor) -> Tensor:
         """Map hidden states `(K, H)` to what is read next `(K, H)`."""
-        return self.norm(F.gelu(self.dense(x)))  # type: ignore[no-any-return]
+        return self.norm(self.activation(self.dense(x)))  # type: ignore[no-any-return]
 
 
 class MaskedHead(Transform):

@@ -18,7 +18,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from model.config import ModelConfig
 from model.encoders.attention.dispatch import attend
@@ -30,6 +29,7 @@ from model.encoders.encoder import (
     Sequences,
     Transform,
     WordEmbeddings,
+    activation,
     layer_norm,
 )
 from model.encoders.projections import QueryKeyValue
@@ -63,7 +63,7 @@ class Layer(EncoderLayer):
         self.window = None if sees_all else config.local_window // 2  # tokens on each side
         base = config.rotary_global if sees_all else config.rotary_local
         self.table = config.positions, config.hidden // config.heads, base  # of angles
-        self.share = config.attention_dropout
+        self.share, self.activation = config.attention_dropout, activation(config)
         # The first layer's input is normalised already.
         self.attention_norm = make_norm(config) if number else nn.Identity()
         self.qkv = QueryKeyValue(config.hidden, config.heads, bias=False)
@@ -96,7 +96,7 @@ class Layer(EncoderLayer):
         """Compute what follows the attention: two `(K, H)` tensors -> `(K, H)`."""
         x = x + drop(self.mix(attn_out), self.share if self.training else 0.0)
         value, gate = self.up(self.feed_norm(x)).chunk(2, -1)  # (K, F) each
-        return x + self.down(self.dropout(F.gelu(value) * gate))  # type: ignore[no-any-return]
+        return x + self.down(self.dropout(self.activation(value) * gate))  # type: ignore[no-any-return]
 
 
 class Pooler(Transform):

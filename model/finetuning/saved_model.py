@@ -80,7 +80,7 @@ def save(
     config |= {TEXTS: texts} if texts is not None else {}
     config |= {READING: asdict(reading)} if reading is not None else {}
     longest = reading.sequence_length if reading is not None else None
-    bert_format.write(folder, size, names.their_tensors(state) | own, config, text, entries, longest)
+    bert_format.write(folder, size, names.their_tensors(state, config) | own, config, text, entries, longest)
 
 
 def check(size: ModelConfig, source: Path | str) -> None:

@@ -28,6 +28,7 @@ from pipeline.errors import ConfigError, InputError, first_line, hub_cure, named
 from pipeline.records.manifest import Manifest
 from pipeline.storage import placeholders, strict_json
 from pipeline.storage.file_search import inside
+from pipeline.tokenization import known_models
 from pipeline.tokenization.wordpiece import SPECIAL, is_wordpiece, special_names
 
 CONFIG = "config.json"
@@ -107,7 +108,8 @@ def save(
     )
     (folder / "README.md").write_text(text, encoding="utf-8")
     theirs = their_config(config, entries, dtype) | ({UNTRAINED: untrained} if untrained else {})
-    write(folder, config, names_for(config).their_tensors(weights), theirs, source, entries, learnt, shard_bytes)
+    tensors = names_for(config).their_tensors(weights, theirs)
+    write(folder, config, tensors, theirs, source, entries, learnt, shard_bytes)
 
 
 def write(
@@ -190,8 +192,8 @@ def their_config(config: ModelConfig, entries: list[str], dtype: torch.dtype) ->
     return {
         "architectures": [names.pretrained],
         "model_type": names.model_type,
+        **{key: values[0] for key, values in known_models.MODELS[names.model_type].items()},
         **{theirs: getattr(config, ours) for ours, theirs in names.sizes.items()},
-        **names.fixed,
         **names.settings(config, [usual.get(entry, entry) for entry in entries]),
         "dtype": str(dtype).removeprefix("torch."),
     }
@@ -216,7 +218,7 @@ def load(folder: Path | str) -> tuple[ModelConfig, Weights, list[str], Weights]:
     folder = Path(folder)
     config = our_config(folder, content := read_config(folder))
     names = names_for(config)
-    found = read_weights(folder, names)
+    found = read_weights(folder, names, content)
     check_sizes(folder, config, sum(tensor.numel() for tensor in found.values()))
     if config.layers > len(found):
         raise InputError(f"{config.layers} layers, but {len(found)} tensors in the weights", path=folder / CONFIG)
@@ -241,12 +243,12 @@ def load(folder: Path | str) -> tuple[ModelConfig, Weights, list[str], Weights]:
     notes = [f"{name}: not in {folder}, {INITIALISED}" for name in missing]
     notes += [f"{name}: in {folder} as {INITIALISED}" for name in random_of(content, shapes) if name not in missing]
     notes += [f"{name}: ignored, not part of pre-training" for name in sorted(found)]
-    config = without_padding(folder, config, state, notes)
+    config = without_padding(folder, content, config, state, notes)
     return config, {name: state[name] for name in shapes}, notes, found
 
 
-def read_weights(folder: Path, names: Names) -> Weights:
-    """Read all tensors of a folder, with the names of `names`.
+def read_weights(folder: Path, names: Names, content: Json) -> Weights:
+    """Read all tensors of a folder, whose config.json has `content`, with the names of `names`.
 
     Raises:
         InputError: No weight file was found, or one is broken.
@@ -261,7 +263,7 @@ def read_weights(folder: Path, names: Names) -> Weights:
             if not any(name.endswith(words) for name in found):
                 raise InputError(f"not a {names.title}: {words} not found", path=folder / name)
             try:
-                found = names.canonical({n.removeprefix("module."): t for n, t in found.items()})
+                found = names.canonical({n.removeprefix("module."): t for n, t in found.items()}, content)
             except ValueError as error:
                 raise InputError(f"{error}", path=folder / name) from error
             for name, tensor in found.items():
@@ -314,15 +316,17 @@ def read_file(path: Path) -> Weights:
     return found
 
 
-def without_padding(folder: Path, config: ModelConfig, state: Weights, notes: list[str]) -> ModelConfig:
-    """Check the weights against the vocabulary in `folder`, and remove padding rows.
+def without_padding(folder: Path, content: Json, config: ModelConfig, state: Weights, notes: list[str]) -> ModelConfig:
+    """Check weights and config.json against the vocabulary in `folder`, and remove padding rows.
 
     Raises:
-        InputError: Their sizes differ by more than padding.
+        InputError: Their sizes differ by more than padding, or the ids of the padding do.
     """
     if not vocabulary.exists(folder):
         return config
-    entries, rows = len(vocabulary.read(folder)[1]), config.entries
+    vocab = vocabulary.read(folder)[1]
+    known_models.check_padding(content, vocab.index(special_names(vocab)[0]), folder / CONFIG)
+    entries, rows = len(vocab), config.entries
     if not 0 < rows - entries < PADDING or rows % 8:
         vocabulary.check_size(config, entries, folder)
         return config
@@ -338,16 +342,8 @@ def our_config(folder: Path, theirs: Json) -> ModelConfig:
     Raises:
         InputError: The architecture or a setting is not supported.
     """
-    kind = str(theirs.get("model_type", "bert"))
-    if kind not in NAMES:
-        listed = theirs.get("architectures")
-        named = ", ".join(map(str, listed)) if listed and isinstance(listed, list) else kind
-        known = ", ".join(names.title for names in NAMES.values())
-        raise InputError(f"architecture {named} (model_type {kind}) is not supported; use one of {known}", path=folder)
+    kind = known_models.check(theirs, folder / CONFIG)
     names = NAMES[kind]
-    for key, value in names.fixed.items():
-        if theirs.get(key, value) != value:
-            raise InputError(f"{key} is {theirs[key]}, must be {value}", path=folder / CONFIG)
     try:
         said = {ours: theirs.get(key) for ours, key in names.sizes.items()}
         sizes = {ours: value for ours, value in said.items() if value is not None}

@@ -18,7 +18,7 @@ def compare(folder: Path, config: ModelConfig, state: Weights) -> float:
 
     In double precision rounding is negligible, so any larger difference is a mistake.
     """
-    batch = random_batch(config)
+    batch = random_batch(config, folder)
     our = ours(config, state, batch)
     their = theirs(folder, config, batch, torch.float64)
     apart = [(one - other).abs().max() for one, other in zip(our, their, strict=False)]
@@ -56,8 +56,8 @@ def ours(config: ModelConfig, state: Weights, batch: Batch) -> list[Tensor]:
     return [masked] if pairs is None else [masked, pairs]
 
 
-def random_batch(config: ModelConfig) -> Batch:
-    """Return random sequences of several lengths, up to the maximum or beyond all local windows.
+def random_batch(config: ModelConfig, folder: Path) -> Batch:
+    """Return random sequences for a folder's model, of several lengths, up to the maximum or beyond all local windows.
 
     Learned positions are all tested; rotary ones follow a formula and may span thousands of tokens.
     """
@@ -71,9 +71,11 @@ def random_batch(config: ModelConfig) -> Batch:
     position_ids = torch.cat([torch.arange(length) for length in lengths])
     ends = torch.tensor(lengths).repeat_interleave(torch.tensor(lengths))
     ids = torch.randint(config.entries, (tokens,), generator=draw)
+    if config.traits.after_padding:  # transformers counts no position for the padding's id
+        pad = bert_format.read_config(folder)["pad_token_id"]
+        ids = ids.masked_fill(ids == pad, pad - 1 if pad else 1)
     return Batch(
-        # Where positions begin after the padding's id, transformers counts none for it.
-        input_ids=ids.masked_fill(ids == config.traits.first_position - 1, 0),
+        input_ids=ids,
         segment_ids=(2 * position_ids >= ends).long(),
         position_ids=position_ids,
         cu_seqlens=cu_seqlens.int(),

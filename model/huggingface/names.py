@@ -7,14 +7,13 @@ from typing import Any, Self
 import torch
 
 from model.config import Json, ModelConfig, Weights
-from model.config.architectures import ARCHITECTURES
 from pipeline.common.tables import read_table
-from pipeline.errors import InputError
+from pipeline.tokenization.known_models import ROBERTA_PADDING
 
 BUFFERS = ("position_ids", "token_type_ids")  # of old versions, not weights
 PROJECTIONS = ("query", "key", "value")  # in the order of rows in the fused matrix
 FUSED = ".attn.Wqkv.weight"
-ROBERTA_EMBEDDINGS = "roberta.embeddings"
+ROBERTA_TABLES = [f"roberta.embeddings.{name}_embeddings.weight" for name in ("position", "token_type")]
 GLOBAL, LOCAL = "full_attention", "sliding_attention"
 GLOBAL_BASE = 160_000.0  # of the rotary positions, if config.json has none
 # Names in models without heads lack the prefix.
@@ -36,13 +35,12 @@ class Names:
     parts: dict[str, str]
     sizes: dict[str, str]  # our size -> theirs
     defaults: Json  # our sizes that their config may lack, where our defaults differ
-    fixed: Json  # config fields of which we support one value
     heads: list[str]  # prefixes of our names of optional weights, initialised if missing
     embedding_name: str  # their name of the word embeddings
     decoder: str  # their name of the decoder, which is tied to them
-    # Tensors as found in a file -> tensors with the names of `parts`.
-    canonical: Callable[[Weights], Weights]
-    pack: Callable[[Weights], Weights]  # tensors by `parts` -> their format
+    # Tensors as found in a file, and config.json -> tensors with the names of `parts`.
+    canonical: Callable[[Weights, Json], Weights]
+    pack: Callable[[Weights, Json], Weights]  # tensors by `parts` -> their format
     # Fields of config.json other than `sizes` and `fixed`, from our sizes and the entries by id.
     settings: Callable[[ModelConfig, list[str]], Json]
     read: Callable[[Json], Json]  # their config -> our settings not in `sizes`
@@ -64,9 +62,9 @@ class Names:
                 return theirs.format(layer) + name[len(ours) :]
         raise KeyError(name)
 
-    def their_tensors(self, state: Weights) -> Weights:
-        """Return our parameters in Hugging Face's names and layout."""
-        return self.pack({self.their_name(name): tensor for name, tensor in state.items()})
+    def their_tensors(self, state: Weights, theirs: Json) -> Weights:
+        """Return our parameters in Hugging Face's names and layout, for a config.json."""
+        return self.pack({self.their_name(name): tensor for name, tensor in state.items()}, theirs)
 
 
 def canonical(found: Weights, prefix: str, head: str) -> Weights:
@@ -81,12 +79,10 @@ def canonical(found: Weights, prefix: str, head: str) -> Weights:
         inside = name.startswith(("embeddings.", "encoder.", "pooler."))
         renamed[f"{prefix}.{name}" if bare and inside else name] = tensor
     bias = renamed.pop(f"{head}.decoder.bias", None)
-    if bias is not None:
-        renamed.setdefault(f"{head}.bias", bias)
-    return renamed
+    return renamed if bias is None else renamed | {f"{head}.bias": bias}  # of two, transformers reads the decoder's
 
 
-def bert_canonical(found: Weights) -> Weights:
+def bert_canonical(found: Weights, theirs: Json) -> Weights:
     """Return tensors with the names of `parts`."""
     return canonical(found, "bert", "cls.predictions")
 
@@ -96,8 +92,8 @@ def bert_settings(config: ModelConfig, entries: list[str]) -> Json:
     return {"pad_token_id": entries.index("[PAD]"), "classifier_dropout": None, "use_cache": True}
 
 
-def roberta_canonical(found: Weights) -> Weights:
-    """Return tensors with the names of `parts`, the row of the one token type added to the positions.
+def roberta_canonical(found: Weights, theirs: Json) -> Weights:
+    """Return tensors with the names of `parts`, positions without the rows before the first, the one token type added.
 
     Rows of other types have a name of their own, under which `load` says that they are ignored.
 
@@ -105,9 +101,10 @@ def roberta_canonical(found: Weights) -> Weights:
         ValueError: The table of token types is not one of rows as wide as the positions.
     """
     renamed = canonical(found, "roberta", "lm_head")
-    table = f"{ROBERTA_EMBEDDINGS}.token_type_embeddings.weight"
-    places = f"{ROBERTA_EMBEDDINGS}.position_embeddings.weight"
+    places, table = ROBERTA_TABLES
     types = renamed.pop(table, None)
+    if places in renamed:
+        renamed[places] = renamed[places][first_row(theirs) :]
     if types is None or places not in renamed:
         return renamed
     if types.shape[1:] != renamed[places].shape[1:] or not types.numel():
@@ -118,25 +115,26 @@ def roberta_canonical(found: Weights) -> Weights:
     return renamed
 
 
-def roberta_pack(tensors: Weights) -> Weights:
-    """Add the row of the one token type, of zeros: it is in the positions, the only table that all readers know."""
-    width = tensors[f"{ROBERTA_EMBEDDINGS}.position_embeddings.weight"][:1]
-    return tensors | {f"{ROBERTA_EMBEDDINGS}.token_type_embeddings.weight": torch.zeros_like(width)}
+def roberta_pack(tensors: Weights, theirs: Json) -> Weights:
+    """Add rows of zeros: before the positions, and that of the one token type.
+
+    It is in the positions, the only table that all readers know.
+    """
+    places, table = ROBERTA_TABLES
+    zeros = tensors[places].new_zeros(first_row(theirs), tensors[places].shape[1])
+    return tensors | {places: torch.cat((zeros, tensors[places])), table: zeros[:1].clone()}
+
+
+def first_row(theirs: Json) -> int:
+    """Return the row of a sequence's first position, that after the padding's id."""
+    return int(theirs.get("pad_token_id", ROBERTA_PADDING)) + 1
 
 
 def roberta_settings(config: ModelConfig, entries: list[str]) -> Json:
-    """Return the fields of config.json for positions and special entries.
-
-    Raises:
-        InputError: The padding is not the entry from whose id transformers counts positions.
-    """
-    first, (pad, cls, sep) = config.traits.first_position, map(entries.index, ("[PAD]", "[CLS]", "[SEP]"))
-    if pad != first - 1:
-        raise InputError(
-            f"the padding has id {pad} in the vocabulary, must have {first - 1} for {config.architecture}", "vocab"
-        )
+    """Return the fields of config.json for positions and special entries."""
+    pad, cls, sep = map(entries.index, ("[PAD]", "[CLS]", "[SEP]"))
     return {
-        "max_position_embeddings": config.positions + first,
+        "max_position_embeddings": config.positions + pad + 1,
         "pad_token_id": pad,
         "bos_token_id": cls,
         "eos_token_id": sep,
@@ -147,15 +145,8 @@ def roberta_settings(config: ModelConfig, entries: list[str]) -> Json:
 
 
 def roberta_read(theirs: Json) -> Json:
-    """Read the positions, without the rows before the first.
-
-    Raises:
-        ValueError: They do not begin where they do here.
-    """
-    first = ARCHITECTURES[theirs["model_type"]].first_position
-    if theirs.get("pad_token_id", first - 1) != first - 1:
-        raise ValueError(f"pad_token_id is {theirs['pad_token_id']}, must be {first - 1}")
-    return {"positions": theirs.get("max_position_embeddings", 512) - first}
+    """Read the positions, without the rows before the first."""
+    return {"positions": theirs.get("max_position_embeddings", 512) - first_row(theirs)}
 
 
 def roberta_names(kind: str, title: str, prefix: str) -> Names:
@@ -167,7 +158,7 @@ def roberta_names(kind: str, title: str, prefix: str) -> Names:
     return replace(table, model_type=kind, title=title, pretrained=prefix + table.pretrained, tuned=tuned)
 
 
-def modernbert_canonical(found: Weights) -> Weights:
+def modernbert_canonical(found: Weights, theirs: Json) -> Weights:
     """Add the prefix `model.`, and split the projections."""
     bare = not any(name.startswith("model.") for name in found)
     renamed: Weights = {}
@@ -181,7 +172,7 @@ def modernbert_canonical(found: Weights) -> Weights:
     return renamed
 
 
-def modernbert_pack(tensors: Weights) -> Weights:
+def modernbert_pack(tensors: Weights, theirs: Json) -> Weights:
     """Fuse the projections of queries, keys and values into one matrix, as Hugging Face has them."""
     packed: Weights = {}
     for name, tensor in tensors.items():
@@ -199,6 +190,7 @@ def modernbert_settings(config: ModelConfig, entries: list[str]) -> Json:
     kinds = [LOCAL if n % config.global_every else GLOBAL for n in range(config.layers)]
     bases = {GLOBAL: config.rotary_global, LOCAL: config.rotary_local}
     return {
+        "classifier_activation": config.activation,
         "layer_norm_eps": config.layer_norm_epsilon,  # the name that candle and vLLM read
         "layer_types": kinds,
         "global_attn_every_n_layers": config.global_every,
@@ -221,6 +213,9 @@ def modernbert_read(theirs: Json) -> Json:
     Raises:
         ValueError: The layer order or the type of positions is not supported.
     """
+    inner, last = (theirs.get(f"{part}_activation", "gelu") for part in ("hidden", "classifier"))
+    if inner != last:
+        raise ValueError(f"classifier_activation is {last}, must be hidden_activation, {inner}")
     kinds, every = theirs.get("layer_types"), theirs.get("global_attn_every_n_layers", 3)
     if kinds is not None:
         if len(kinds) != theirs.get("num_hidden_layers"):
@@ -247,7 +242,13 @@ def modernbert_read(theirs: Json) -> Json:
 
 
 NAMES = {  # by our architecture
-    "bert": Names.of("bert", canonical=bert_canonical, pack=dict, settings=bert_settings, read=lambda theirs: {}),
+    "bert": Names.of(
+        "bert",
+        canonical=bert_canonical,
+        pack=lambda tensors, theirs: tensors,
+        settings=bert_settings,
+        read=lambda theirs: {},
+    ),
     # The decoder is the word embeddings and not stored; its bias is.
     "modernbert": Names.of(
         "modernbert",

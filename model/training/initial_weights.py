@@ -13,7 +13,7 @@ from pipeline.records import checkpoint_folder
 from pipeline.records.checkpoint_folder import Checkpoint
 from pipeline.tokenization.wordpiece import WordPiece
 
-ARCHITECTURE = ("architecture", "global_every", "local_window")  # keys that change what is computed
+ARCHITECTURE = ("architecture", "activation", "global_every", "local_window")  # keys that change what is computed
 # Keys that may differ from those of the start, as in an extension of the context.
 CHOICES = ("rotary_local", "rotary_global", "layer_norm_epsilon", "classifier_pooling", "dropout", "attention_dropout")
 
@@ -165,7 +165,8 @@ def check_size(folder: Path | str, there: ModelConfig, here: ModelConfig) -> Non
         InputError: The sizes differ; the message lists every key to set.
     """
     # Learned positions are parameters; rotary ones may be extended.
-    fixed = ("architecture", *SHAPE, "positions") if here.traits.learned_positions else (*SHAPE, *ARCHITECTURE)
+    more = ("positions",) if here.traits.learned_positions else ARCHITECTURE[2:]
+    fixed = (*ARCHITECTURE[:2], *SHAPE, *more)
     differ = [key for key in fixed if getattr(there, key) != getattr(here, key)]
     if differ:
         keys = " ".join(f"model.{key}={getattr(there, key)}" for key in fixed)

@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from typing import Any
 
 from tokenizers import Tokenizer
 
@@ -9,9 +10,8 @@ from pipeline.common.schema import check
 from pipeline.config import VocabConfig
 from pipeline.errors import InputError, hub_cure, readable
 from pipeline.storage import strict_json
-from pipeline.tokenization import normalization, tokenizer_folder, wordpiece
+from pipeline.tokenization import known_models, normalization, tokenizer_folder, wordpiece
 
-MODELS = ("bert", "modernbert", "roberta", "xlm-roberta", "camembert")  # that `convert` and `start` take
 PIECES = "sentencepiece.bpe.model"  # under other names XLM-R's and CamemBERT's classes in transformers 5 find no words
 SENTENCEPIECE = "sentencepiece==0.2.2"  # later ones ask for a later protobuf than Beam's
 SCORED = re.compile(rb"[^\t\n]+\t-?\d[\d.e+-]*\r?")  # a line of the list that SentencePiece writes
@@ -50,22 +50,21 @@ def refuse_others(path: Path) -> None:
         raise InputError(f"is of another tokenizer; run {command}, then set existing=NEW", path=found)
 
 
-def refuse_models(folder: Path) -> None:
-    """Refuse the folder of a model that no later command takes.
+def read_model(folder: Path) -> dict[str, Any]:
+    """Return the config.json of a model's folder, empty if there is none.
 
     Raises:
-        InputError: it is of another architecture, or its tokenizer is code of its own.
+        InputError: No later command takes the model, or its tokenizer is code of its own.
     """
-    stated = strict_json.read_object(folder / "config.json") if (folder / "config.json").is_file() else {}
-    kind = str(stated.get("model_type", MODELS[0]))
-    if kind not in MODELS:
-        known, own = ", ".join(MODELS), folder / "tokenizer.json"
-        cure = (
-            f"for a new model of one of these with its tokenizer set existing={own}" if own.is_file() else "use these"
-        )
-        raise InputError(f"is a model of type {kind}; supported are {known}; {cure}", "existing", folder)
+    path, own = folder / tokenizer_folder.MODEL, folder / "tokenizer.json"
     if (folder / "bpe.codes").is_file():  # PhoBERT's and BERTweet's vocab.txt has words and their counts
         raise InputError("its tokenizer is code of its own (bpe.codes); choose another model", "existing", folder)
+    if not path.is_file():
+        return {}
+    content = strict_json.read_object(path)
+    cure = f"; for a new model with its tokenizer set existing={own}" if own.is_file() else ""
+    known_models.check(content, path, "existing", cure)
+    return content
 
 
 def load(config: VocabConfig) -> str:
@@ -82,24 +81,27 @@ def load(config: VocabConfig) -> str:
     path = Path(str(config.existing))
     check(path.exists(), f"does not exist{hub_cure(path)}", "existing", path)
     refuse_others(path)
-    refuse_models(path)
+    model = read_model(path)
     options: normalization.Options = {
         "lowercase": config.lowercase,
         "strip_accents": config.strip_accents,
         "split_chinese": None if config.split_chinese else False,
     }
     only_vocab = (path / "vocab.txt").is_file() and not (path / "tokenizer.json").is_file()
-    if path.suffix == ".json" or (path.is_dir() and not only_vocab):
-        source = wordpiece.read(path)
-        words = Tokenizer.from_str(source)
-        special = [token.content for token in words.get_added_tokens_decoder().values() if token.special]
-        named = f"has no words but {len(special)} special tokens; make it again with all its files"
-        check(set(words.get_vocab()) > set(special), named, "existing", path)
-        normalization.combine_options(options, normalization.of_tokenizer(source), path)
-        return source
-    if path.is_dir():
+    if not path.is_dir() and path.suffix != ".json":
+        vocab = wordpiece.read_vocab(path)
+        wordpiece.check_special(vocab, path)
+        return wordpiece.build(vocab, **options)
+    if only_vocab:
         stated = normalization.read_options(path / tokenizer_folder.CONFIG)
-        return wordpiece.read(path, normalization.combine_options(options, stated, path))
-    vocab = wordpiece.read_vocab(path)
-    wordpiece.check_special(vocab, path)
-    return wordpiece.build(vocab, **options)
+        source = wordpiece.read(path, normalization.combine_options(options, stated, path))
+    else:
+        source = wordpiece.read(path)
+        normalization.combine_options(options, normalization.of_tokenizer(source), path)
+    words = Tokenizer.from_str(source)
+    ids = words.get_vocab(with_added_tokens=True)
+    special = {token.content for token in words.get_added_tokens_decoder().values() if token.special}
+    named = f"has no words but {len(special)} special tokens; make it again with all its files"
+    check(set(ids) > special, named, "existing", path)
+    known_models.check_padding(model, ids[wordpiece.special_names(ids)[0]], path / tokenizer_folder.MODEL)
+    return source

@@ -19,7 +19,7 @@ from pipeline.config import CorpusConfig, VocabConfig
 from pipeline.errors import ConfigError, InputError
 from pipeline.storage.checksums import sha256
 from pipeline.text import clean
-from pipeline.tokenization import existing_vocabulary
+from pipeline.tokenization import existing_vocabulary, known_models
 from pipeline.tokenization.wordpiece import SPECIAL, WordPiece, build
 from tests.support.refusals import refused
 
@@ -434,7 +434,7 @@ def test_a_large_file_that_is_read_whole_gives_a_sample_of_all_of_it(tmp_path):
 
 
 def test_the_models_that_vocab_takes_are_those_that_convert_reads():
-    assert set(existing_vocabulary.MODELS) == set(NAMES)
+    assert set(known_models.MODELS) == set(NAMES)
 
 
 @pytest.mark.parametrize(

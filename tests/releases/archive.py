@@ -221,7 +221,7 @@ def training(folder: Path) -> dict[str, Any]:
 def model(folder: Path) -> dict[str, Any]:
     """Some logits of random sequences, and how far those of transformers are from ours."""
     config, state, notes, _ = bert_format.load(folder)
-    found = logits.ours(config, state, logits.random_batch(config))
+    found = logits.ours(config, state, logits.random_batch(config, folder))
     far = logits.compare(folder, config, state)
     return {"logits": [kind.flatten()[:5].tolist() for kind in found], "notes": notes, "agrees": bool(far < 1e-6)}
 

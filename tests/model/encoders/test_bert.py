@@ -83,10 +83,12 @@ def test_published_sizes_have_as_many_parameters_as_bert(name, parameters):
 
 
 @pytest.mark.parametrize("attention", ["each", "padded"])
-@pytest.mark.parametrize(("name", "layers"), [("tiny", 2), ("mini", 4), ("base", 1)])
-def test_logits_losses_and_gradients_equal_those_of_hugging_face(name, layers, attention):
+@pytest.mark.parametrize(
+    ("name", "layers", "activation"), [("tiny", 2, "gelu"), ("mini", 4, "gelu_new"), ("base", 1, "gelu_pytorch_tanh")]
+)
+def test_logits_losses_and_gradients_equal_those_of_hugging_face(name, layers, activation, attention):
     torch.manual_seed(0)
-    config = size(name, layers=layers, attention=attention, initializer_range=0.05)
+    config = size(name, layers=layers, attention=attention, activation=activation, initializer_range=0.05)
     model = build_model(config).eval()
     theirs, batch = theirs_like(model), ragged([17, 96, 33, 2, 60])
     inputs, real = padded(batch)

@@ -79,7 +79,7 @@ def test_trained_added_tokens_keep_their_rows_and_are_read_as_transformers_reads
     rows = -(-(ours.size + 1) // 8) * 8
     trained = CONFIG.__class__(**{**CONFIG.__dict__, "vocab_size": rows})
     state = build_model(trained).state_dict()
-    size = bert_format.without_padding(folder, trained, state, [])
+    size = bert_format.without_padding(folder, {}, trained, state, [])
     assert (size.vocab_size, len(state["encoder.embeddings.word.weight"])) == (ours.size, ours.size)
     bert_format.save(tmp_path / "b", size, state, folder)
     again = AutoTokenizer.from_pretrained(tmp_path / "b")

@@ -1,0 +1,52 @@
+"""What a model's config.json may say: its type, and settings that are computed in one or a few ways."""
+
+from pathlib import Path
+from typing import Any
+
+from pipeline.errors import InputError
+
+ACTIVATIONS = {"gelu": "none", "gelu_new": "tanh", "gelu_pytorch_tanh": "tanh"}  # to PyTorch's approximation
+ROBERTAS = ("roberta", "xlm-roberta", "camembert")  # one network, of which transformers has a class each
+ROBERTA_PADDING = 1  # id, where config.json has none
+
+_BERT: dict[str, tuple[Any, ...]] = {
+    "hidden_act": tuple(ACTIVATIONS),
+    "position_embedding_type": ("absolute",),
+    "tie_word_embeddings": (True,),
+}
+# By model_type: the values of a key, of which the first is the default.
+MODELS: dict[str, dict[str, tuple[Any, ...]]] = {
+    "bert": _BERT | {"type_vocab_size": (2,)},
+    "modernbert": {
+        "hidden_activation": tuple(ACTIVATIONS),
+        **dict.fromkeys(("norm_bias", "attention_bias", "mlp_bias", "classifier_bias"), (False,)),
+        **dict.fromkeys(("decoder_bias", "tie_word_embeddings"), (True,)),
+    },
+    **dict.fromkeys(ROBERTAS, _BERT),
+}
+
+
+def check(content: dict[str, Any], place: Path, key: str | None = None, cure: str = "") -> str:
+    """Check a config.json, of which `place` is the path, and return the type of its model.
+
+    Raises:
+        InputError: The type or a setting is not supported; `cure` follows the supported types.
+    """
+    kind = str(content.get("model_type", "bert"))
+    if kind not in MODELS:
+        raise InputError(f"model_type {kind} is not supported; use one of {', '.join(MODELS)}{cure}", key, path=place)
+    for key, values in MODELS[kind].items():
+        if (found := content.get(key, values[0])) not in values:
+            raise InputError(f"{key} is {found}, must be {' or '.join(map(str, values))}", key, path=place)
+    return kind
+
+
+def check_padding(content: dict[str, Any], entry: int, place: Path) -> None:
+    """Check that positions count from the id that the tokenizer's padding `entry` has.
+
+    Raises:
+        InputError: They count from another one.
+    """
+    said = content.get("pad_token_id", ROBERTA_PADDING)
+    if content.get("model_type") in ROBERTAS and said != entry:
+        raise InputError(f"pad_token_id is {said}, must be {entry}, the tokenizer's padding", path=place)
