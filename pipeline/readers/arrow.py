@@ -70,14 +70,15 @@ class Reader(columns.ColumnReader):
 
     @contextlib.contextmanager
     def _opened(self, path: str) -> Iterator[Any]:
-        place = places.at(path)
+        place, head = places.at(path), b""
         try:
-            source = pa.memory_map(path) if isinstance(place, Path) else place.open()
             with place.open("rb") as file:
                 head = file.read(len(_FILE))
+            source = pa.memory_map(path) if isinstance(place, Path) else place.open()
             reader = pa.ipc.open_file(source) if head == _FILE else pa.ipc.open_stream(source)
         except _BROKEN as error:
             why = placeholders.file_placeholder(place) if place.is_file() else None
+            why = "is Feather of version 1; write it again by pyarrow.feather" if head[:4] == b"FEA1" else why
             why = why or f"not a complete file or stream of Arrow ({first_line(error)}); download the file again"
             raise InputError(why, path=path) from error
         self.check(path, reader.schema, reader.schema.metadata or {})

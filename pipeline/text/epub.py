@@ -27,8 +27,16 @@ _DROPPED = {"nav": "tables of contents", "svg": "drawings", "math": "formulas", 
 # By epub:type, role or class: numbers in the text that are no part of it.
 _MARKS = {"pagebreak": "numbers of pages", "noteref": "numbers of notes"}
 _MARKS |= {f"doc-{kind}": what for kind, what in _MARKS.items()}
-_CLASSES = {each: "numbers of pages" for each in ("pagenum", "pageno", "pagenumber", "page-number", "pagebreak")}
-_CLASSES |= {each: "numbers of notes" for each in ("fnanchor", "noteref", "footnote-ref")} | {"hidden": "hidden parts"}
+_COUNTS = "(?:num|no|nr|number)s?"
+_CLASSES = {
+    "numbers of pages": rf"(?:pg|page)[-_]?(?:{_COUNTS}|break|marker)|pb",
+    "numbers of notes": rf"(?:fn|foot-?notes?|end-?notes?|notes?)[-_]?(?:{_COUNTS}|anchor|ref|mark|marker|link|call)",
+    "numbers of lines": rf"(?:line|verse)[-_]?{_COUNTS}",
+}
+_BY_CLASS = {what: re.compile(f"(?:.*[-_])?(?:{words})", re.IGNORECASE) for what, words in _CLASSES.items()}
+_HIDDEN = re.compile(r"(?:.*[-_])?hidden|sr-only|screen-?reader(?:-text)?|x-ebookmaker-drop|d-none", re.IGNORECASE)
+_UNSEEN = re.compile(r"\bdisplay\s*:\s*none\b|\bvisibility\s*:\s*hidden\b", re.IGNORECASE)
+_VOID = frozenset("area br col hr img input link meta source wbr".split())
 _NUMBER = re.compile(r"\W*(?:(?:pg|page|p|seite|s)\b\W*)?(?:\d+|[ivxlcdm]+|[a-z])?\W*", re.IGNORECASE)
 _NAMES = ("epub:type", "role", "class")
 _READINGS = ("rt", "rp", "rtc")  # of ruby; their end tags may be missing
@@ -69,17 +77,24 @@ class _Paragraphs(HTMLParser):
         self.open: list[str] = []
         self.dropped = 0
         self.reading = False  # within a reading of ruby
+        self.veil: list[str] = []  # open tags of a hidden part
+        self.around = set[str]()  # open tags that make a number one of a note: a link, and what is raised
         self.mark: list[str] = []  # open tags within a number that is not part of the text
         self.marked: list[str] = []  # the kind of the number, and what is in it
         self.passed = Counter[str]()
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         tag = tag.rpartition(":")[2]
+        if self.veil or (tag not in _VOID and any(_hides(name, value or "") for name, value in attrs)):
+            self.passed["hidden parts"] += not self.veil
+            self.veil += [tag] if tag == (self.veil or [tag])[0] else []
+            return
         if tag in _BLOCKS:
             self.end()
-        named = [(name, word) for name, value in attrs for word in (value or "").split()]
-        kinds = [(_CLASSES if name == "class" else _MARKS).get(word) for name, word in named if name in _NAMES]
-        kind = next(filter(None, kinds), "")
+        kind = next(filter(None, (_mark(name, value or "") for name, value in attrs)), "")
+        if tag == "sup" or (tag == "a" and any(name == "href" and "#" in (value or "") for name, value in attrs)):
+            self.around.add(tag)
+            kind = kind or ("numbers of notes" if len(self.around) > 1 else "")
         if kind or tag in self.mark:
             self.marked = self.marked or [kind]
             self.mark.append(tag)
@@ -100,6 +115,10 @@ class _Paragraphs(HTMLParser):
 
     def handle_endtag(self, tag: str) -> None:
         tag = tag.rpartition(":")[2]
+        if self.veil:
+            self.veil = self.veil[tag == self.veil[0] :]
+            return
+        self.around.discard(tag)
         self.dropped = max(0, self.dropped - (tag in _DROPPED))
         if tag in self.mark:
             self.mark.pop()
@@ -110,7 +129,7 @@ class _Paragraphs(HTMLParser):
             self.end()
 
     def handle_data(self, data: str) -> None:
-        if not self.dropped and not self.reading:
+        if not (self.dropped or self.reading or self.veil):
             (self.marked if self.mark else self.open).append(data)
 
     def unknown_decl(self, data: str) -> None:
@@ -121,7 +140,7 @@ class _Paragraphs(HTMLParser):
         """End a number, which is left out; a word that is marked as one is text."""
         if self.marked:
             kind, text = self.marked[0], "".join(self.marked[1:])
-            left_out = kind == _CLASSES["hidden"] or _NUMBER.fullmatch(text)
+            left_out = _NUMBER.fullmatch(text)
             self.passed[kind] += bool(left_out)
             self.open.append("" if left_out else text)
         self.mark.clear()
@@ -134,6 +153,20 @@ class _Paragraphs(HTMLParser):
             self.found.append(paragraph)
         self.open.clear()
         self.reading = False
+
+
+def _hides(name: str, value: str) -> bool:
+    """Return whether an attribute says that an element is not shown."""
+    if name == "class":
+        return any(map(_HIDDEN.fullmatch, value.split()))
+    return name == "hidden" or (name == "style" and bool(_UNSEEN.search(value)))
+
+
+def _mark(name: str, value: str) -> str:
+    """Return which numbers, that are no part of the text, an attribute says that an element holds."""
+    if name == "class":
+        return next((kind for word in value.split() for kind, one in _BY_CLASS.items() if one.fullmatch(word)), "")
+    return next(filter(None, map(_MARKS.get, value.split())), "") if name in _NAMES else ""
 
 
 def parse(raw: bytes, language: str = "en", encoding: str | None = None) -> Book:
