@@ -22,7 +22,7 @@ _RULE = re.compile(r"\s*([-_=*~.])(\s*\1){2,}\s*$")
 _ITEM = re.compile(r"\s*(?:[*-]|\d{1,2}[.)])\s")
 # Words that a line end divides: by marks that say so, or by a hyphen, which a word may have of its own.
 _DIVIDED = re.compile(r"(?<=[^\W\d_])[¬⸗]\s*\n\s*(?=[^\W\d_])")
-_HYPHEN = re.compile(r"(?<![^\W\d_])([^\W\d_]++)-\n([^\W\d_]++)|(?<=[^\W\d_]-)\n(?=\w)")
+_HYPHEN = re.compile(r"(?<![^\W\d_])([^\W\d_]++)[-‐]\n([^\W\d_]++)|(?<=[^\W\d_][-‐])\n(?=\w)")
 _WHOLE = re.compile(r"[^\W\d_]+(?:-[^\W\d_]+)*+")
 _FACT = re.compile(r"(#{0,6})\s*(Title|Author|Authors|Year|Date|Language|Translator):")
 _SCAN = 40  # lines searched for header facts
@@ -56,11 +56,14 @@ _GUTENBERG_CREDIT = re.compile(
 _BOX = r"^[ \t]*\+[-=]{3,}\+[ \t]*\n(?=(?:[ \t]*\|.*\n)*?.*Transcriber)(?:[ \t]*\|.*\n)++[ \t]*\+[-=]{3,}\+[ \t]*$"
 _INNER = r"[^\[\]]*+(?:\[[^\[\]]*+\][^\[\]]*+)*+"  # of brackets
 _OF_EDITIONS = {
-    "illustrations": re.compile(rf"\[Illustration(?::{_INNER})?\]"),
+    "illustrations": re.compile(rf"\[(?:Illustration|Decoration|Frontispiece|Music|Plate|Map)s?(?::{_INNER})?\]"),
+    "notes in the margin": re.compile(rf"\[Side-?note:{_INNER}\]", re.IGNORECASE),
     "notes of the transcriber": re.compile(rf"{_BOX}|\[Transcriber['’]?s?['’]? [Nn]otes?:{_INNER}\]", re.MULTILINE),
     "notes": re.compile(rf"^[ \t]*\[Footnote [^\[\]:]{{1,9}}:{_INNER}\]", re.MULTILINE),
     "lines of contents": re.compile(r"^.*(?:[ .]\.){4,}[ .]*\d+[ \t]*$", re.MULTILINE),
-    "numbers of pages": re.compile(r"\[(?:Pg|Page|p\.) ?[\divxlc]+\] ?|\{(?:\d{1,4}|[ivxlc]+)\}"),
+    "numbers of pages": re.compile(
+        r"\[(?:Pg|Page|p\.) ?[\divxlc]+\] ?|\[Blank Page\]|\{(?:\d{1,4}|[ivxlc]+)\}", re.IGNORECASE
+    ),
 }
 _OF_MARKDOWN = {
     "front matter": re.compile(

@@ -168,6 +168,7 @@ def test_all_books_in_one_file_are_kept(frame, length):
     [
         ("by the win¬\ndow. In the news⸗\npaper", "by the window. In the newspaper"),
         ("the har-\nbour. A harbour.", "the harbour. A harbour."),
+        ("the har‐\nbour. A harbour.", "the harbour. A harbour."),
         ("a well-\nknown man", "a well-known man"),
         ("a re-\nform, re-form and reform", "a re-form, re-form and reform"),
     ],
@@ -184,6 +185,8 @@ def test_joined_words_are_counted():
     ("marked", "text", "counts"),
     [
         ("The [Pg 12]keeper slept{13} well.", "The keeper slept well.", {"numbers of pages": 2}),
+        ("[PAGE xii] The keeper slept. [Sidenote: He snored.]", "The keeper slept.",
+         {"numbers of pages": 1, "notes in the margin": 1}),
         ("He saw =bold= ships, x=y=z, a = b.", "He saw bold ships, x=y=z, a = b.", {}),
         ("[Illustration: A [lamp]\nat night]\n\nNight.", "Night.", {"illustrations": 1}),
         ("Ships.[1]\n\n[Footnote 1: Or boats, as [some] say\nin the north.]", "Ships.",
