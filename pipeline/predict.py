@@ -95,6 +95,7 @@ def answerer(config: PredictConfig) -> tuple[Callable[[Rows], Replies], Coverage
     if found.model.config.kind == "tag":
         how = found.reading
         kept = f"words begin with {how.starts!r}, end with {how.ends!r}, are divided by {how.divides!r}"
+        kept += ", and are single characters in scripts without spaces" if how.characters else ""
         terminal.say(f"predict: punctuation apart as in the training file ({kept})", sys.stderr)
     kinds = {"class": tuned.classes, "tag": tuned.tags, "answer": tuned.passages, "choice": tuned.endings}
     return kinds[found.model.config.kind], wordpiece.coverage
@@ -273,7 +274,7 @@ class TunedModel:
         task = TaskConfig(name="predict", kind="tagging", label="1", labels=self.found.labels, metrics=["f1"])
         kind = Tagging("", task, self.wordpiece, self.longest)
         texts, how = [texts_of(row, 1)[0] for row in block], self.found.reading
-        spans = [words_in(text, how.starts, how.ends, how.divides) for text in texts]
+        spans = [words_in(text, how.starts, how.ends, how.divides, how.characters) for text in texts]
         words = [[text[start:end] for start, end in each] for text, each in zip(texts, spans, strict=True)]
         part = kind.part_of([(one, []) for one in words], False, [], "")
         decided = kind.decode(part, self.predicted(part.samples))

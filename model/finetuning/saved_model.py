@@ -31,6 +31,7 @@ class Reading:
     starts: str = ""  # punctuation that words keep at their start; other is apart
     ends: str = ""  # that they keep at their end
     divides: str = ""  # that is apart within a word, too
+    characters: bool = False  # of scripts without spaces, each is a word
 
 
 @dataclass(frozen=True)

@@ -20,8 +20,8 @@ DOCUMENTS, QUERIES = 4096, 1024  # whose scores are computed at once
 SCORES = 2**24  # of BM25 in memory at a time
 K1, B = 1.2, 0.75  # Lucene's
 # Scripts without spaces: Thai to Lao, Burmese, Khmer, kana, Han. Lucene reads the last two as pairs of characters, too.
-_UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\U00020000-\U0003ffff"
-_PARTS = re.compile(f"[{_UNSPACED}]+|[^{_UNSPACED}]+")
+UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\U00020000-\U0003ffff"
+_PARTS = re.compile(f"[{UNSPACED}]+|[^{UNSPACED}]+")
 
 
 class System(Protocol):
@@ -110,7 +110,7 @@ def words(text: str) -> list[str]:
     for word, _ in pre_tokenizers.Whitespace().pre_tokenize_str(text.lower()):
         if any(map(str.isalnum, word)):
             for part in _PARTS.findall(word):
-                paired = re.match(f"[{_UNSPACED}]", part) and len(part) > 1
+                paired = re.match(f"[{UNSPACED}]", part) and len(part) > 1
                 found += [part[at : at + 2] for at in range(len(part) - 1)] if paired else [part]
     return found
 

@@ -28,7 +28,7 @@ from pipeline.console.formatting import pluralize
 from pipeline.errors import ConfigError, Diverged, Exit
 from pipeline.evaluation import answers, examples, significance, table_files
 from pipeline.evaluation.task_types import Dataset, Given, TaskType, faults_of, open_task_type, read_sides, remarks_of
-from pipeline.evaluation.task_types.token_classification import marks_of
+from pipeline.evaluation.task_types.token_classification import words_of
 from pipeline.records.estimate import Estimate
 from pipeline.records.metrics import Score, mean_of
 from pipeline.stages import fingerprints
@@ -425,8 +425,8 @@ def save_model(context: SearchContext, model: "BertWithHead", folder: Path) -> N
     config, task = context.config, context.config.task
     labels = labels_of(context.kind, task)
     texts = len(task.columns) if task.kind == "classification" else None
-    marks = marks_of(context.train.extra[1]) if task.kind == "tagging" else {}
-    reading = saved_model.Reading(config.longest, config.truncation, config.stride, **marks)
+    words = words_of(context.train.extra[1]) if task.kind == "tagging" else {}
+    reading = saved_model.Reading(config.longest, config.truncation, config.stride, **words)
     with atomic_folder(folder) as temporary:
         saved_model.save(temporary, model, context.size, labels, Path(config.pretrained), texts, reading)
 

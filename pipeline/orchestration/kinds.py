@@ -153,7 +153,7 @@ class Train(Kind[TrainConfig]):
 
     def how_to_keep(self, one: TrainConfig) -> str:
         """Name the keys that start from a finished model."""
-        if one.start is not None:  # a later phase starts from what is new
+        if (one.start or "").startswith(f"{one.workdir}/"):  # a later phase starts from what is new
             return ""
         keys = f"vocab.existing={one.data.vocab} model=auto train.start={one.out} train.start_optimizer=true"
         return f"; its model is trained again: to continue from it instead, add workdir=NEW {keys}"

@@ -19,6 +19,7 @@ from pipeline.config import TaskConfig
 from pipeline.console.formatting import pluralize
 from pipeline.errors import InputError
 from pipeline.evaluation import examples, table_files
+from pipeline.evaluation.exact_search import UNSPACED
 from pipeline.evaluation.input_rows import NAMES, TAGGED
 from pipeline.evaluation.task_types import Dataset, Given, Keep, Logits, Scores, chosen
 from pipeline.tokenization.wordpiece import WordPiece
@@ -42,6 +43,7 @@ AS_COLUMNS = (  # keeps empty lines
     """python -c "import csv, sys; print(*map('\\t'.join, csv.reader(sys.stdin{})), sep='\\n')\" <{} >{}.conll"""
 )
 _INDEX = re.compile(r"-?\d+")
+_UNSPACED = re.compile(f"[{UNSPACED}]")
 _ID = re.compile(r"\d+([-.]\d+)?")  # in CoNLL-U, of a word, or of a range of words or one that is not written
 
 
@@ -168,8 +170,8 @@ def is_mark(letter: str) -> bool:
     return unicodedata.category(letter)[0] in "PS"
 
 
-def marks_of(sentences: list[list[str]]) -> dict[str, str]:
-    """Return the punctuation that words of a file keep, or not: `starts`, `ends` and `divides` of `Reading`."""
+def words_of(sentences: list[list[str]]) -> dict[str, Any]:
+    """Return what words of a file are, as `Reading` has it: the punctuation that they keep, or not; `characters`."""
     counts: collections.Counter[tuple[str, str]] = collections.Counter()
     for word in (word for word in chain.from_iterable(sentences) if not word.isalnum()):
         places = [place for place, letter in enumerate(word) if is_mark(letter)]
@@ -181,11 +183,13 @@ def marks_of(sentences: list[list[str]]) -> dict[str, str]:
     # Within words a mark is rare, as the point of U.S. next to those of sentences.
     others = {one: sum(counts[one, side] for side in ("alone", "starts", "ends")) for one in marks}
     found["divides"] = [one for one in marks if INNER * counts[one, "divides"] < others[one]]
-    return {side: "".join(some) for side, some in found.items()}
+    unspaced = [word for word in chain.from_iterable(sentences) if _UNSPACED.match(word)]
+    characters = INNER * sum(len(word) > 1 for word in unspaced) < len(unspaced)
+    return {"characters": characters, **{side: "".join(some) for side, some in found.items()}}
 
 
-def words_in(text: str, starts: str, ends: str, divides: str) -> Spans:
-    """Return where the words of a text are: between blanks, punctuation apart as by `marks_of`.
+def words_in(text: str, starts: str, ends: str, divides: str, characters: bool = False) -> Spans:
+    """Return where the words of a text are: between blanks, punctuation apart, and characters, as by `words_of`.
 
     A text in which a comma or a full stop is alone is divided already.
     """
@@ -196,6 +200,7 @@ def words_in(text: str, starts: str, ends: str, divides: str) -> Spans:
     for start, end in spans:
         letters = [place for place in range(start, end) if not is_mark(text[place])] or [end]
         cuts = {start, end}
+        cuts |= {at for one in _UNSPACED.finditer(text, start, end) for at in one.span()} if characters else set()
         for place in (place for place in range(start, end) if is_mark(text[place])):
             mark, inner = text[place], letters[0] < place < letters[-1]
             if mark not in divides if inner else mark in (starts if place < letters[0] else ends):

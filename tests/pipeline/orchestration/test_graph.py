@@ -71,13 +71,17 @@ def test_what_lies_in_a_stages_folder_is_that_stages(tmp_path):
     assert again["evaluate-on-rte"].fingerprint != nodes["evaluate-on-rte"].fingerprint
 
 
+def finish(nodes):
+    for node in nodes.values():
+        Path(node.config.out).mkdir(parents=True)
+        finished.manifest(node.kind, fingerprint=node.fingerprint).write(Path(node.config.out))
+
+
 def test_a_corpus_that_grew_makes_the_model_anew_and_the_plan_says_how_to_go_on(tmp_path):
     (tmp_path / "text").mkdir()
     (tmp_path / "text" / "a.txt").write_text("Words.")
     words = ["corpus=text", f"corpus.path={tmp_path}/text", "tasks=[]"]
-    for node in planned(*words, f"workdir={tmp_path}/old").values():
-        Path(node.config.out).mkdir(parents=True)
-        finished.manifest(node.kind, fingerprint=node.fingerprint).write(Path(node.config.out))
+    finish(planned(*words, f"workdir={tmp_path}/old"))
     assert planned(*words, f"workdir={tmp_path}/old")["train"].reason is None
     (tmp_path / "text" / "b.txt").write_text("More words.")
     reason = planned(*words, f"workdir={tmp_path}/old")["train"].reason or ""
@@ -88,6 +92,10 @@ def test_a_corpus_that_grew_makes_the_model_anew_and_the_plan_says_how_to_go_on(
     assert (train.start, train.start_optimizer, train.model.name) == (f"{tmp_path}/old/train", True, "auto")
     assert (train.out, vocab.existing) == (f"{tmp_path}/new/train", f"{tmp_path}/old/vocab")  # type: ignore[attr-defined]
     assert "anew" not in (nodes["train"].reason or "")
+    finish(nodes)
+    (tmp_path / "text" / "c.txt").write_text("Still more words.")
+    again = planned(*words, *(key.replace("NEW", f"{tmp_path}/new") for key in keys))["train"].reason
+    assert f"train.start={tmp_path}/new/train" in (again or "")
 
 
 def test_a_training_has_no_more_ranks_than_the_run_has_cores(tmp_path):

@@ -374,6 +374,7 @@ def test_what_has_no_sentences_is_refused(tmp_path, wordpiece, text):
 NEWS = "Mr. Clinton 's U.S. visit , the IL-2 re-run , O'Neil said . ( -- Reuters ) ." + " 's" * 40
 TWEETS = "@anna loves #oslo , see http://t.co/x-1 ! A - b ( really ) ."
 ATOMS = "IL - 2 , U . S . ( melanoma ) ."
+RAW_HAN = "他去IBM。3.5％と"
 RAW = "Germany's (melanoma), IL-2 and U.S. @bob: wait... #now!"
 
 
@@ -387,8 +388,17 @@ RAW = "Germany's (melanoma), IL-2 and U.S. @bob: wait... #now!"
     ids=["news", "tweets", "atoms"],
 )
 def test_punctuation_of_raw_text_is_apart_as_the_training_file_had_it(file, words):
-    marks = token_classification.marks_of([file.split()])
+    marks = token_classification.words_of([file.split()])
     assert [RAW[start:end] for start, end in token_classification.words_in(RAW, **marks)] == words.split()
+
+
+@pytest.mark.parametrize(
+    ("file", "words"),
+    [("他 在 北 京 。 IBM 说", "他 去 IBM 。 3.5％ と"), ("他 在 北京 。 IBM 说 好的", "他去IBM 。 3.5％と")],
+)
+def test_scripts_without_spaces_are_divided_as_the_training_file_had_them(file, words):
+    how = token_classification.words_of([file.split()])
+    assert [RAW_HAN[start:end] for start, end in token_classification.words_in(RAW_HAN, **how)] == words.split()
 
 
 @given(st.text(st.sampled_from("ab .,-'(#\u0301"), max_size=20), st.text(st.sampled_from(".,-'(#")))
