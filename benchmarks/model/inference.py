@@ -16,6 +16,7 @@ import functools
 import importlib.util
 import tempfile
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ import transformers
 from benchmarks.data.prepare import read
 from benchmarks.model.train_worker import model_config
 from benchmarks.shared import heading, keep, timed
-from model.encoders.architectures import build_model
+from model.encoders.architectures import build_model, parameter_shapes
 from model.finetuning import features, loop
 from model.finetuning.embeddings import Embedder
 from model.finetuning.heads import BertWithHead, HeadConfig
@@ -37,6 +38,7 @@ from pipeline.tokenization.wordpiece import WordPiece
 Texts = Sequence[str]
 Peer = Callable[[list[str]], Any]  # texts to vectors `(N, H)`, in their order
 LENGTHS = (16, 64, 128, 512)
+PLACES = "encoder.embeddings.position.weight"
 UNTRAINED = ("masked_head", "next_sentence", "pooler")  # heads that the graph needs not have
 
 
@@ -78,6 +80,11 @@ def folder_of(options: argparse.Namespace, place: Path) -> Path:
         size = model_config(options, size.vocab_size)
         state = build_model(size).state_dict()
     bert_format.save(folder, size, state, options.pretrained)
+    if size.architecture == "bert":  # the same network as a RoBERTa
+        small = replace(size, architecture="roberta")
+        own = {name: state[name] for name in parameter_shapes(small)}
+        own[PLACES] = own[PLACES] + state["encoder.embeddings.segment.weight"][0]
+        bert_format.save(place / "roberta", small, own, options.pretrained)
     (folder / onnx_export.FOLDER).mkdir()
     with torch.inference_mode(False), onnx_export.quiet():
         onnx.save(onnx_export.graph_of(onnx_export.Served(folder, UNTRAINED)), folder / onnx_export.MODEL)
@@ -115,6 +122,9 @@ def peers_of(folder: Path, tokenizer: Any, longest: int, batch: int) -> dict[str
         peers[name] = ordered(onnxruntime(folder / path, encoded))
     for attention in ("eager", "sdpa"):
         peers[f"transformers {attention}"] = ordered(hugging_face(folder, attention, encoded))
+    if (roberta := folder.with_name("roberta")).exists():
+        peers["embed, RoBERTa"] = embed(roberta, longest)
+        peers["transformers sdpa, RoBERTa"] = ordered(hugging_face(roberta, "sdpa", encoded))
     if importlib.util.find_spec("sentence_transformers"):
         from sentence_transformers import SentenceTransformer
 

@@ -35,6 +35,8 @@ PEERS = {
     "hf": "Hugging Face, eager",
     "hf-compiled": "Hugging Face, compiled",
     "textbook": "textbook, padded",
+    "ours-roberta": "ours, RoBERTa",
+    "hf-roberta": "Hugging Face's RoBERTa, eager",
     "engine": "ours, in DeepSpeed's engine, ZeRO 1",
     **{f"without-{trick}": f"ours, with {instead}" for trick, instead in WITHOUT.items()},
 }
@@ -52,7 +54,7 @@ def main() -> None:
     parser.add_argument("--dropout", type=float, default=0.1)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--attention", default="auto", help="our backend")
-    parser.add_argument("--peers", nargs="+", default=list(PEERS)[:6], choices=list(PEERS))
+    parser.add_argument("--peers", nargs="+", default=[*list(PEERS)[:5], "engine"], choices=list(PEERS))
     parser.add_argument("--ablate", action="store_true", help="ours without one trick at a time")
     parser.add_argument("--out", type=Path, help="append the results to this JSON-lines file")
     parser.add_argument("--worker", help=argparse.SUPPRESS)

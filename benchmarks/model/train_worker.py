@@ -28,6 +28,7 @@ from model.loader.loader import Loader
 from model.training import cost
 from model.training.device_peak import memory, synchronize
 from pipeline.cli.conf_files import CONF
+from pipeline.tokenization.wordpiece import SPECIAL
 
 
 def serve(options: argparse.Namespace) -> None:
@@ -66,6 +67,7 @@ def model_config(options: argparse.Namespace, vocab_size: int = SIZE) -> ModelCo
     config = ModelConfig(**OmegaConf.to_container(sizes))  # type: ignore[arg-type]
     return dataclasses.replace(
         config,
+        architecture="roberta" if "roberta" in str(getattr(options, "worker", "")) else config.architecture,
         vocab_size=vocab_size,
         positions=max(512, options.length),
         dropout=options.dropout,
@@ -86,7 +88,7 @@ def read(options: argparse.Namespace) -> list[Batch]:
 
 def objective_of(config: ModelConfig) -> ObjectiveConfig:
     """Return the published objective: sentence pairs with BERT, more masks with ModernBERT."""
-    if config.architecture == "bert":
+    if not config.traits.local_layers:  # RoBERTa's peers read the same batches as BERT's
         return ObjectiveConfig(name="nsp")
     return ObjectiveConfig(name="modern", next_sentence=False, mask_share=0.3)
 
@@ -107,7 +109,7 @@ def build(
         if "compiled" in options.worker:  # as compute=compile does
             ours.encoder.compile_layers(device, dtype)
         return stepper(ours, partial(loss_of, ours)), batches
-    pairs = objective_of(config).next_sentence
+    pairs = config.traits.sentence_pairs
     items = [pad(batch, options.length, pairs) for batch in batches]
     if options.worker == "textbook":
         module: nn.Module = Textbook(config).to(device, dtype)
@@ -169,16 +171,11 @@ def engine_step(options: argparse.Namespace, config: ModelConfig) -> Callable[[A
 
 
 def hugging_face(config: ModelConfig) -> nn.Module:
-    from transformers import BertConfig, ModernBertConfig, ModernBertForMaskedLM
-    from transformers import BertForPreTraining as HuggingFace
+    import transformers
 
-    names = bert_format.names_for(config)
-    sizes = {theirs: getattr(config, ours) for ours, theirs in names.sizes.items()}
-    if config.architecture == "modernbert":
-        fields = sizes | names.settings(config, ["[PAD]", "[CLS]", "[SEP]"])
-        modern: nn.Module = ModernBertForMaskedLM(ModernBertConfig(**fields))
-        return modern
-    module: nn.Module = HuggingFace(BertConfig(**sizes, attn_implementation="sdpa"))
+    fields = bert_format.their_config(config, list(SPECIAL), torch.float32)
+    sizes = transformers.AutoConfig.for_model(**fields, attn_implementation="sdpa")
+    module: nn.Module = getattr(transformers, bert_format.names_for(config).pretrained)(sizes)
     return module
 
 

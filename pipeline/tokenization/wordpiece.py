@@ -288,7 +288,11 @@ class WordPiece:
         self._dropped = Dropped.of(self.library, spec)
         self._in_text = None  # special tokens that the model itself would find in text
         if not isinstance(model := self.library.model, models.BPE) or model.ignore_merges:
-            self._in_text = re.compile("|".join(re.escape(self.vocab[number]) for number in self.special_ids))
+            special = "|".join(re.escape(self.vocab[number]) for number in self.special_ids)
+            added = self.library.get_added_tokens_decoder().values()
+            within = re.compile(f".({special})|({special}).")
+            longer = [re.escape(one.content) for one in added if not one.special and within.search(one.content)]
+            self._in_text = re.compile("|".join((*longer, f"({special})")))  # CamemBERT has <s>NOTUSED
         if not self.uncached:
             self._kinds = pretokenize.CharClasses(self.library)
             *composed, bert = members(spec["normalizer"])
@@ -578,8 +582,8 @@ class WordPiece:
 
 
 def _spaced(name: re.Match[str]) -> str:
-    """Return the name of a special token with spaces inside its brackets."""
-    return " ".join((name[0][0], name[0][1:-1], name[0][-1]))
+    """Return the name of a special token with spaces inside its brackets, that of a longer token as it is."""
+    return name[0] if name[1] is None else " ".join((name[0][0], name[0][1:-1], name[0][-1]))
 
 
 class _Chunk(NamedTuple):

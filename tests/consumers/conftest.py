@@ -21,14 +21,18 @@ CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "bert-p
 KINDS: dict[str, tuple[str, Callable[..., None], list[str]]] = {  # architecture, maker, parts that are random
     "fill-mask": ("bert", pretrained, []),
     "modern fill-mask": ("modernbert", pretrained, []),
+    "RoBERTa fill-mask": ("roberta", pretrained, []),
+    "XLM-R fill-mask": ("xlm-roberta", pretrained, []),
+    "XLM-R sentences": ("xlm-roberta", of_sentences, ["masked_head"]),
+    "RoBERTa text-classification": ("roberta", tuned("class"), []),
     "feature-extraction": ("bert", of_sentences, ["masked_head", "next_sentence", "pooler"]),
     "text-classification": ("modernbert", tuned("class"), []),
     "token-classification": ("bert", tuned("tag"), []),
 }
 CLASSES = {  # transformers' heads of a folder
-    **{key: ["ForFeatureExtraction", "ForMaskedLM"] for key in ("fill-mask", "modern fill-mask")},
-    "feature-extraction": ["ForFeatureExtraction"],
-    "text-classification": ["ForSequenceClassification"],
+    **{key: ["ForFeatureExtraction", "ForMaskedLM"] for key in KINDS if key.endswith("fill-mask")},
+    **{key: ["ForFeatureExtraction"] for key in ("feature-extraction", "XLM-R sentences")},
+    **{key: ["ForSequenceClassification"] for key in ("text-classification", "RoBERTa text-classification")},
     "token-classification": ["ForTokenClassification"],
 }
 TEXTS = ["the uber the a b c", "über. the the the the the a b c d e f"]

@@ -83,7 +83,8 @@ from spacy_curated_transformers.models.hf_loader import build_hf_transformer_enc
 from spacy_curated_transformers.tokenization.hf_loader import build_hf_piece_encoder_loader_v1 as pieces_of
 sizes = json.load(open(folder + "/config.json"))
 name = "spacy-curated-transformers.%s"
-kind = {"bert": "Bert", "modernbert": "ModernBert"}[sizes["model_type"]]
+kinds = {"bert": "Bert", "modernbert": "ModernBert", "roberta": "Roberta", "xlm-roberta": "Xlmr"}
+kind = kinds[sizes["model_type"]]
 config = {"@architectures": name % kind + "Transformer.v1"} | {
     ours: sizes[theirs] for ours, theirs in [
         ("vocab_size", "vocab_size"), ("hidden_width", "hidden_size"), ("num_hidden_layers", "num_hidden_layers"),
@@ -101,7 +102,8 @@ nlp.initialize()
 states = [nlp(text)._.trf_data.last_hidden_layer_state.dataXd.tolist() for text in texts]
 """,
         part=(1, -1),
-        differs={"ModernBERT": ("Could not find function", "no ModernBERT")},
+        differs={"ModernBERT": ("Could not find function", "no ModernBERT")}
+        | dict.fromkeys(("RoBERTa", "XLM-R"), ("unsupported Hugging Face tokenizer", "tokenizers by their class")),
     ),
     "flair": Program(
         ("flair==0.15.1", "datasets<4.5"),
@@ -117,7 +119,10 @@ for text in texts:
 """,
         part=(0, 1),
         gives="vectors of `[CLS]`",
-        differs={"ModernBERT": ("Not equal to tolerance", "of ModernBERT, states before the last norm")},
+        differs={
+            "ModernBERT": ("Not equal to tolerance", "of ModernBERT, states before the last norm"),
+            "RoBERTa": ("Not equal to tolerance", "of byte-level BPE, a space before the first word"),
+        },
     ),
     "keras-hub": Program(
         ("keras-hub==0.32.0",),
@@ -126,13 +131,19 @@ import os
 os.environ["KERAS_BACKEND"] = "torch"
 import keras_hub, numpy
 backbone = keras_hub.models.Backbone.from_preset(folder)
-tokenizer = keras_hub.models.Tokenizer.from_preset(folder)
+if json.load(open(folder + "/config.json"))["model_type"] == "bert":
+    tokenizer = keras_hub.models.Tokenizer.from_preset(folder)
+    ids = lambda text: [tokenizer.cls_token_id, *map(int, tokenizer(text)), tokenizer.sep_token_id]
+else:  # keras-hub makes tokenizers of vocab.json and merges.txt, or of sentencepiece.bpe.model, alone
+    from transformers import AutoTokenizer
+    ids = lambda text: AutoTokenizer.from_pretrained(folder)(text)["input_ids"]
 states = []
 for text in texts:
-    one = [tokenizer.cls_token_id, *map(int, tokenizer(text)), tokenizer.sep_token_id]
+    one = ids(text)
     given = {"token_ids": numpy.array([one]), "segment_ids": numpy.zeros((1, len(one)), int),
              "padding_mask": numpy.ones((1, len(one)), bool)}
-    states.append(backbone(given)["sequence_output"][0].tolist())
+    given = {name: given[name] for name in backbone.input}
+    states.append((made["sequence_output"] if isinstance(made := backbone(given), dict) else made)[0].tolist())
 """,
         tolerance=1e-3,
         differs={
@@ -147,6 +158,8 @@ CASES = {
     "BERT": ("fill-mask", TEXTS[:1]),
     "accents": ("fill-mask", TEXTS[1:]),
     "ModernBERT": ("modern fill-mask", TEXTS),
+    "RoBERTa": ("RoBERTa fill-mask", TEXTS[:1]),
+    "XLM-R": ("XLM-R fill-mask", TEXTS[:1]),
     "sentence models": ("feature-extraction", TEXTS[:1]),
 }
 MARKED = [

@@ -29,15 +29,15 @@ def st():
     return python_with("sentence-transformers", "sentence-transformers==6.2.0")
 
 
-def test_vectors_are_those_of_the_graph(st, folders, record_property):
-    found = st(ENCODE, {"folder": str(folders["feature-extraction"]), "texts": TEXTS})
-    expected = outputs(folders["feature-extraction"], TEXTS)["sentence_embedding"]
-    np.testing.assert_allclose(found, expected, atol=1e-5)
-    record_property("works", "vectors of sentence models")
+@pytest.mark.parametrize("kind", ["feature-extraction", "XLM-R sentences"])
+def test_vectors_are_those_of_the_graph(st, folders, kind, record_property):
+    found = st(ENCODE, {"folder": str(folders[kind]), "texts": TEXTS})
+    np.testing.assert_allclose(found, outputs(folders[kind], TEXTS)["sentence_embedding"], atol=1e-5)
+    record_property("works", "vectors of sentence models, XLM-R's too")
 
 
 def test_a_plain_folder_is_pooled_by_the_mean(st, folders, record_property):
-    for kind in ("fill-mask", "modern fill-mask"):
+    for kind in ("fill-mask", "modern fill-mask", "RoBERTa fill-mask"):
         found, made = st(ENCODE, {"folder": str(folders[kind]), "texts": TEXTS}), outputs(folders[kind], TEXTS)
         real = made["mask"][:, :, None]
         expected = (made["last_hidden_state"] * real).sum(1) / real.sum(1)
@@ -45,8 +45,9 @@ def test_a_plain_folder_is_pooled_by_the_mean(st, folders, record_property):
     record_property("differs", "a plain folder gives the mean of the tokens")
 
 
-def test_a_classifier_of_pairs_is_a_cross_encoder(st, folders, record_property):
-    folder = folders["text-classification"]
+@pytest.mark.parametrize("kind", ["text-classification", "RoBERTa text-classification"])
+def test_a_classifier_of_pairs_is_a_cross_encoder(st, folders, kind, record_property):
+    folder = folders[kind]
     (found,) = st(RANK, {"folder": str(folder), "texts": TEXTS})
     logits = outputs(folder, TEXTS[:1], TEXTS[1:])["logits"][0]
     np.testing.assert_allclose(found, np.exp(logits) / np.exp(logits).sum(), atol=1e-4)

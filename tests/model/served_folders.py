@@ -2,18 +2,54 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from string import ascii_lowercase
+from typing import Any
 
 import torch
+from tokenizers import AddedToken, ByteLevelBPETokenizer, Tokenizer, decoders, models, pre_tokenizers, processors
 
 from model.config import ModelConfig
 from model.encoders.architectures import build_model
 from model.finetuning import saved_model
 from model.finetuning.heads import BertWithHead, HeadConfig
 from model.huggingface import bert_format
+from pipeline.tokenization.wordpiece import WordPiece
 from tests.model import tiny_bert, tiny_modernbert
 
+SPECIAL = ["<s>", "<pad>", "</s>", "<unk>"]
+
+
+def make_bpe(folder: Path) -> Path:
+    """Write the tokenizer of a RoBERTa: byte-level BPE."""
+    made = ByteLevelBPETokenizer()
+    made.train_from_iterator(["the uber the cat"], 300, special_tokens=SPECIAL)
+    made.add_special_tokens([AddedToken("<mask>", lstrip=True)])
+    return framed(made, folder)
+
+
+def make_unigram(folder: Path) -> Path:
+    """Write the tokenizer of an XLM-R: Unigram with Metaspace."""
+    pieces = [*SPECIAL, "▁", *(f"▁{one}" for one in ("the", "uber", *ascii_lowercase)), *ascii_lowercase, "über"]
+    made = Tokenizer(models.Unigram([(piece, -float(number)) for number, piece in enumerate(pieces)], unk_id=3))
+    made.pre_tokenizer, made.decoder = pre_tokenizers.Metaspace(), decoders.Metaspace()
+    made.add_special_tokens([*SPECIAL, AddedToken("<mask>", lstrip=True)])
+    return framed(made, folder)
+
+
+def framed(made: Any, folder: Path) -> Path:
+    made.post_processor = processors.TemplateProcessing(
+        single="<s> $A </s>", pair="<s> $A </s> </s> $B </s>", special_tokens=[("<s>", 0), ("</s>", 2)]
+    )
+    folder.mkdir(parents=True)
+    made.save(str(folder / "tokenizer.json"))
+    return folder
+
+
+VOCABULARIES = {"roberta": make_bpe, "xlm-roberta": make_unigram}
 SIZES = {"bert": tiny_bert.CONFIG, "modernbert": tiny_modernbert.CONFIG}
+SIZES |= {name: replace(tiny_bert.CONFIG, architecture=name) for name in VOCABULARIES}
 
 
 def pretrained(folder: Path, size: ModelConfig, vocab: Path) -> None:
@@ -45,5 +81,6 @@ def tuned(kind: str) -> Callable[[Path, ModelConfig, Path], None]:
 
 
 def made(tmp_path: Path, architecture: str, make: Callable[[Path, ModelConfig, Path], None]) -> Path:
-    make(tmp_path / "model", SIZES[architecture], tiny_bert.make_vocabulary(tmp_path / "vocab"))
+    vocab = VOCABULARIES.get(architecture, tiny_bert.make_vocabulary)(tmp_path / "vocab")
+    make(tmp_path / "model", replace(SIZES[architecture], vocab_size=WordPiece.load(vocab).size), vocab)
     return tmp_path / "model"

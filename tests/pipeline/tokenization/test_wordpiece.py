@@ -194,6 +194,15 @@ def merged(names):
     return library
 
 
+def test_an_added_token_that_contains_a_special_one_is_found_in_text():
+    library = unigram([*ROBERTA, "<s>NOTUSED"])
+    library.add_special_tokens(list(ROBERTA))
+    library.add_tokens(["<s>NOTUSED"])
+    wordpiece = WordPiece(library.to_str())
+    ids = wordpiece.encode(["a <s>NOTUSED b <s>"])[0].tolist()
+    assert (ids.count(wordpiece.vocab.index("<s>NOTUSED")), ids.count(wordpiece.cls)) == (1, 0)
+
+
 @pytest.mark.parametrize("make", [unigram, merged])
 @pytest.mark.parametrize("names", [SPECIAL, GEMMA, ROBERTA])
 def test_special_tokens_of_other_tokenizers_in_the_text_are_text(make, names):
