@@ -144,8 +144,7 @@ def addresses(config: DownloadConfig) -> dict[str, str]:
     made = Manifest.read(config.out)
     if made is None or made.stage != "download":
         return {}
-    files = made.config.get("corpus", {}).get("files", [])
-    return {name_of(file["url"]): file["url"] for file in files}
+    return {name_of(file["url"]): file["url"] for file in made.config.get("corpus", {}).get("files", [])}
 
 
 def obtain(source: Source, out: Path, policy: RetryPolicy) -> dict[str, Any]:

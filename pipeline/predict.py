@@ -57,8 +57,7 @@ def predict(config: PredictConfig) -> None:
         if output.is_gone():  # as `| head` closes it
             return
     if not found:
-        place = config.input or "standard input"
-        raise InputError("is empty; write one input per line", "input", path=place)
+        raise InputError("is empty; write one input per line", "input", path=config.input or "standard input")
     terminal.say(f"predict: {coverage.line}", sys.stderr)
 
 

@@ -212,8 +212,7 @@ def shuffle_words(rows: Rows, key: np.uint64) -> Rows:
         inner, attempt = found[1:-1], 0
         while inner == found[1:-1]:
             inner, attempt = shuffle(found[1:-1], derive_key(key, number + 2**32 * attempt)), attempt + 1
-        text = joint.join([found[0], *inner, found[-1]])
-        made.append(dataclasses.replace(row, parts=(text,), label=0))
+        made.append(dataclasses.replace(row, parts=(joint.join([found[0], *inner, found[-1]]),), label=0))
     return made
 
 

@@ -199,8 +199,7 @@ def learn(texts: Iterable[str], source: str, size: int) -> list[str]:
         limit_alphabet=len(kept),
         show_progress=sys.stderr.isatty(),
     )
-    lines = (line for text in texts for line in text.split("\n"))
-    tokenizer.train_from_iterator(lines, trainer)
+    tokenizer.train_from_iterator((line for text in texts for line in text.split("\n")), trainer)
     ids: dict[str, int] = tokenizer.get_vocab(with_added_tokens=True)
     return sorted(ids, key=lambda entry: ids[entry])
 

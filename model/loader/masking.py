@@ -48,11 +48,9 @@ class Masker:
     def __init__(self, tokenizer: WordPiece, objective: ObjectiveConfig, longest: int, key: np.uint64):
         self._objective, self._key = objective, key
         self._mask, self._special = tokenizer.mask, sorted(tokenizer.special_ids)
-        size = len(tokenizer.vocab)
         # (V',) candidates for random tokens
-        self._ordinary = np.setdiff1d(np.arange(size), self._special)
-        # (V,) whether an entry continues the previous word
-        self.continues = np.array([entry.startswith("##") for entry in tokenizer.vocab], np.bool_)
+        self._ordinary = np.setdiff1d(np.arange(tokenizer.size), self._special)
+        self.continues = tokenizer.continues
         # Priorities carry their position in the low bits: sorting gives positions, without ties.
         self._place_bits = np.uint32((1 << max(longest - 1, 1).bit_length()) - 1)
 
@@ -165,8 +163,7 @@ class Masker:
         size[none] = 0
         taken = _fill(size, counts)
         firsts = (places + starts[:-1, None])[taken > 0]
-        amounts = taken[taken > 0]
-        return ranges(firsts, amounts)
+        return ranges(firsts, taken[taken > 0])
 
     def _replacements(self, keys: counter_rng.Bits, places: Ints, deciding: Ints, labels: Ints) -> Ints:
         """Return the replacements at the masked positions, `(M,)`.

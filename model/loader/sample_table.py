@@ -106,8 +106,7 @@ def _special_tokens(shard: Shard, masker: Masker) -> Ints:
         if values.max() >= shard.info.vocab_size:
             raise InputError("an id is outside the vocabulary; rerun prepare", path=shard.path)
         found.append(low + np.flatnonzero(masker.is_special(values)))
-    before = np.searchsorted(np.concatenate([*found, _NONE]), shard.offsets)
-    return np.diff(before)
+    return np.diff(np.searchsorted(np.concatenate([*found, _NONE]), shard.offsets))
 
 
 def order_of(shards: list[Shard], data: DataConfig, seed: int, number: int, shuffle: bool) -> Order:

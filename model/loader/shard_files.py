@@ -37,8 +37,7 @@ class ShardFiles:
 
     def checksum(self) -> str:
         """Return a checksum over all shards' checksums in the order of the folders."""
-        sums = (f"{path.name} {entry['sha256']}\n" for path, entry in self._listed.items())
-        return sha256_of("".join(sums))
+        return sha256_of("".join(f"{path.name} {entry['sha256']}\n" for path, entry in self._listed.items()))
 
     def verify(
         self,

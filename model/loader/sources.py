@@ -102,8 +102,7 @@ class CachedShards(ShardSource):
             file, rows = manifest.files[name], known[name]
             source = RemoteShard(f"{self._addresses[folder]}/{name}", file["bytes"], file["sha256"])
             inside(self._top, source.name, self._addresses[folder])
-            path = Path(folder, name)
-            found.append(CachedShard(path, info, source, rows.rows, rows.tokens))
+            found.append(CachedShard(Path(folder, name), info, source, rows.rows, rows.tokens))
         self._shards += found
         return list(found)
 

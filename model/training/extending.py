@@ -74,8 +74,7 @@ def find_newest(
         Unreadable: It cannot be known whether one is intact, and resuming before it removes it.
     """
     own = checkpoint_folder.find_newest(folder)
-    done = own[1].step if own else 0
-    for path in _in_common(folder, first_steps, done):
+    for path in _in_common(folder, first_steps, own[1].step if own else 0):
         if checkpoint_folder.read_field(path, "data") != data or (
             needs_words and checkpoint_folder.read_field(path, "words") is None
         ):

@@ -131,8 +131,7 @@ def join_ranks(plan: Plan, beat: Beat) -> tuple[Plan, World, float]:
             files.verify(world.rank, world.size, process_group.gather, beat)
     config = micro_batch.resolve_micro_batch(config, plan.model, world, plan.longest)
     micro_batch.forget(plan.folder)
-    peak = device_peak.tflops(world.device, config.precision)
-    return dataclasses.replace(plan, config=config), world, peak
+    return dataclasses.replace(plan, config=config), world, device_peak.tflops(world.device, config.precision)
 
 
 def restore(plan: Plan, world: World, peak: float, store: BackgroundUpload, beat: Beat) -> Run:

@@ -97,8 +97,7 @@ def band_entries(hashes: Hashes, signatures: Signatures, threshold: float) -> Ro
         key = np.zeros(len(hashes), np.uint64)  # equal where the band is
         for column in signatures[:, first : first + rows].T:
             key = counter_rng.random_bits(key, column)
-        number = np.full(len(key), band, np.uint64)
-        tables.append(np.column_stack([number, key, hashes]))
+        tables.append(np.column_stack([np.full(len(key), band, np.uint64), key, hashes]))
     return np.concatenate(tables)
 
 

@@ -13,21 +13,8 @@ from typing import Any, NoReturn, get_origin
 
 from omegaconf import DictConfig, OmegaConf, open_dict
 
-from pipeline.cli import composing, conf_files, entry_point, help_text
-from pipeline.cli.overrides import (
-    SEARCH_PATH,
-    Folders,
-    Words,
-    check_overrides,
-    default_groups,
-    expand_exponent,
-    other_word,
-    quote,
-    quote_texts,
-    quote_unparsable,
-    search_path,
-)
-from pipeline.cli.overrides import type_of as type_of_key
+from pipeline.cli import composing, conf_files, entry_point, help_text, overrides
+from pipeline.cli.overrides import Folders, Words
 from pipeline.common import cores
 from pipeline.common.schema import without_effect
 from pipeline.config import MINIMAL_PAIRS, EvaluateConfig, RunConfig, StageConfig
@@ -88,7 +75,7 @@ def expand(argv: Words) -> Words:
             kept += lines_of(word[1:])
         else:
             kept.append(word)
-    check_overrides(kept, RunConfig)
+    overrides.check_overrides(kept, RunConfig)
     for word in kept:
         check_name(word, kept)
     for name in remade:
@@ -102,7 +89,7 @@ def own_folder(path: str) -> str:
     folder = Path(path).expanduser()
     if not path or not folder.is_dir():
         raise ConfigError(f"--config-dir {path}".rstrip() + ": not a folder; name that of your YAML files")
-    return f"{SEARCH_PATH}={quote([f'file://{folder.absolute()}'])}"
+    return f"{overrides.SEARCH_PATH}={overrides.quote([f'file://{folder.absolute()}'])}"
 
 
 def lines_of(path: str) -> Words:
@@ -132,23 +119,25 @@ def check_name(override: str, words: Words) -> None:
     if name in stage_keys.OWN or STAGE_KEY.match(override):
         return
     if near := difflib.get_close_matches(name, stage_keys.OWN, n=1, cutoff=ALIKE):
-        listed = get_origin(type_of_key(RunConfig, near[0])) is list and value[:1] != "["
+        listed = get_origin(overrides.type_of(RunConfig, near[0])) is list and value[:1] != "["
         raise ConfigError(
             f"{override}: no such key; did you mean {near[0]}{dot}{rest}={f'[{value}]' if listed else value}?"
         )
     recipe = recipe_stages(words) or STAGES
-    if stages := [one for one in recipe if stage_keys.belongs_to_stage(type_of(one), key)]:
+
+    def stages_with(ours: str) -> list[str]:
+        return [one for one in recipe if stage_keys.belongs_to_stage(type_of(one), ours)]
+
+    if stages := stages_with(key):
         others = f" (stages with this key: {', '.join(stages)})" if stages[1:] else ""
         meant = f"{stages[0]}.{key}={value}"
         raise ConfigError(f"{override}: is a key of a stage; did you mean {meant}?{others}")
 
-    def stage_with(ours: str) -> str | None:
-        return next((one for one in recipe if stage_keys.belongs_to_stage(type_of(one), ours)), None)
-
     def in_run(ours: str) -> str | None:
-        return ours if type_of_key(RunConfig, ours) else stage_with(ours) and f"{stage_with(ours)}.{ours}"
+        known = [ours] if overrides.type_of(RunConfig, ours) else [f"{one}.{ours}" for one in stages_with(ours)]
+        return next(iter(known), None)
 
-    if cure := other_word(key, in_run, ""):
+    if cure := overrides.other_word(key, in_run, ""):
         raise ConfigError(f"{override}: no such key; {rendered(cure, lambda ours: in_run(ours) or ours)}")
     if dot:
         near = difflib.get_close_matches(name, [*STAGES, *stage_keys.OWN], n=1)
@@ -181,8 +170,8 @@ def place_in_package(word: str, own: Folders) -> str:
     if known and CHOSEN.fullmatch(chosen := value.strip("'\"")):
         if chosen not in known:
             raise conf_files.unknown_choice(key, value, known).but(key=f"{name}.{key}")
-        return f"{'' if key in default_groups(kind) else '+'}{key}@stages.{name}.{key}={value}"
-    rest = expand_exponent(quote_texts(quote_unparsable(rest), STAGES[kind].schema))
+        return f"{'' if key in overrides.default_groups(kind) else '+'}{key}@stages.{name}.{key}={value}"
+    rest = overrides.expand_exponent(overrides.quote_texts(overrides.quote_unparsable(rest), STAGES[kind].schema))
     added = kind == "evaluate" or OPENED.match(key) or sign == "+"
     return f"{'++' if added and sign != '~' else sign}stages.{name}.{rest}"
 
@@ -210,7 +199,7 @@ def parse_run_argv(name: str, schema: type, argv: Words, asked: bool) -> Any:
         ConfigError: a mistake on the command line or in a YAML file.
     """
     words = expand(argv)
-    own = search_path(words)
+    own = overrides.search_path(words)
     if not asked:
         words = planner.add_plan(words, lambda others: parse_run_argv(name, schema, others, asked))
     try:
@@ -256,7 +245,7 @@ def check_stages(words: Words) -> None:
 
 def recipe_stages(words: Words) -> list[str]:
     """Return the names of the recipe's stages; none if it cannot be read."""
-    ours = ("recipe", SEARCH_PATH)
+    ours = ("recipe", overrides.SEARCH_PATH)
     chosen = [word for word in words if word.lstrip("+").partition("=")[0] in ours or "@stages." in word]
     try:
         config = composing.compose("run", RunConfig, chosen)

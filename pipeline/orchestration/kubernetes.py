@@ -16,19 +16,7 @@ from pipeline.config import ExecutorConfig
 from pipeline.errors import ConfigError, UserError, read_errors
 from pipeline.orchestration import job_status
 from pipeline.orchestration.follow import Answer, Executor, NoAnswer, StageFailed, add_stage_name
-from pipeline.orchestration.job_status import (
-    ANSWER,
-    CRONJOBS,
-    JOBS,
-    RUNTIMES,
-    TRAINJOBS,
-    CustomObjects,
-    Object,
-    Owner,
-    Pods,
-    Template,
-    by_name,
-)
+from pipeline.orchestration.job_status import ANSWER, Object, Pods, Template
 from pipeline.orchestration.run_plan import Groups, Run, StageRecords, group_by_job
 from pipeline.records import run_file
 from pipeline.records.manifest import Manifest
@@ -48,9 +36,11 @@ class KubernetesExecutor(Executor):
         super().__init__()
         self.config, self.record, self.poll = config, run, config.poll
         self.core, self.namespace = connect(config.namespace)
-        self.custom, self.has_trainer = CustomObjects(self.namespace), True
+        self.custom, self.has_trainer = job_status.CustomObjects(self.namespace), True
         uid = os.environ.get("BERT_DRIVER_UID")
-        self.owner = Owner(os.environ.get("BERT_DRIVER", DRIVER), uid) if uid else None  # None: outside of a cluster
+        self.owner = (
+            job_status.Owner(os.environ.get("BERT_DRIVER", DRIVER), uid) if uid else None
+        )  # None: outside of a cluster
         self.jobs: dict[str, Object] = {}  # at the last look, as the templates
         self.templates: list[Template] = []
         self.warned: set[str] = set()
@@ -93,17 +83,17 @@ class KubernetesExecutor(Executor):
 
     def refresh(self, groups: Groups) -> None:
         """Learn the templates and the states of all Jobs as they are now, and export these."""
-        trainjobs = self._ask(lambda: self.custom.find(TRAINJOBS)) if self.has_trainer else []
-        self.jobs = by_name(self._ask(lambda: self.custom.find(JOBS)), trainjobs)
+        trainjobs = self._ask(lambda: self.custom.find(job_status.TRAINJOBS)) if self.has_trainer else []
+        self.jobs = job_status.by_name(self._ask(lambda: self.custom.find(job_status.JOBS)), trainjobs)
         self.templates = self._templates()
         self._export(groups)
 
     def _templates(self) -> list[Template]:
         """Return the templates as they are now."""
-        found = self._ask(lambda: self.custom.find(CRONJOBS))
+        found = self._ask(lambda: self.custom.find(job_status.CRONJOBS))
         if self.has_trainer:
             try:
-                found += self._ask(lambda: self.custom.find(RUNTIMES))
+                found += self._ask(lambda: self.custom.find(job_status.RUNTIMES))
             except UserError:  # not installed, or the overlay `trainjob` is not applied
                 self.has_trainer = False
         return job_status.templates_of(found)

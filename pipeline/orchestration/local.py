@@ -218,5 +218,4 @@ def last_line(log: Path) -> str:
     with log.open("rb") as file:
         file.seek(start)
         lines = file.read().decode(errors="replace").splitlines()[start > 0 :]  # the first is cut
-    stripped = (line.strip() for line in reversed(lines) if not LAUNCHER.match(line))
-    return next(filter(None, stripped), "")
+    return next(filter(None, (line.strip() for line in reversed(lines) if not LAUNCHER.match(line))), "")

@@ -94,8 +94,7 @@ def run_step(stage: str, nodes: int, words: list[str]) -> int:
 def progress(workdir: Path) -> str:
     """Return a digest of a run's checkpoints, results and finished stages."""
     found = [*workdir.glob("*/checkpoints/*/step-*"), *workdir.glob("*/*.json")]
-    listed = sorted(f"{path} {path.stat().st_mtime_ns}" for path in found if path.exists())
-    return sha256_of("\n".join(listed))
+    return sha256_of("\n".join(sorted(f"{path} {path.stat().st_mtime_ns}" for path in found if path.exists())))
 
 
 def may_queue_again(workdir: Path, job: str) -> bool:

@@ -224,8 +224,7 @@ def _rows(values: np.ndarray, bounds: np.ndarray, order: np.ndarray) -> np.ndarr
     rows = pa.LargeBinaryArray.from_buffers(pa.large_binary(), len(bounds) - 1, buffers)
     taken = rows.take(pa.array(order))
     _, ends, data = taken.buffers()
-    size = np.frombuffer(ends, np.int64)[len(taken)] // values.itemsize
-    return np.frombuffer(data, values.dtype, size)
+    return np.frombuffer(data, values.dtype, np.frombuffer(ends, np.int64)[len(taken)] // values.itemsize)
 
 
 OPTIONS = pa.ipc.IpcWriteOptions(compression="lz4")

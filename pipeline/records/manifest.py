@@ -152,8 +152,7 @@ class Manifest:
 
     def write(self, folder: Path) -> None:
         """Write `manifest.json` into `folder`, with secrets redacted."""
-        text = json.dumps(without_secrets(asdict(self)), indent=1)
-        write_text(folder / MANIFEST, text + "\n")
+        write_text(folder / MANIFEST, json.dumps(without_secrets(asdict(self)), indent=1) + "\n")
 
 
 def unfinished_manifest(stage: str) -> bytes:

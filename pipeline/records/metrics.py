@@ -230,8 +230,7 @@ class CorpusCounts(Record):
     @property
     def train_words(self) -> float:
         """Return the words of the text of the instances to train on; 0 if not counted."""
-        shards = self.shards.values()
-        return sum(one.words or 0.0 for one in shards if one.name.startswith("train"))
+        return sum(one.words or 0.0 for one in self.shards.values() if one.name.startswith("train"))
 
     @property
     def packing_line(self) -> str:
@@ -341,8 +340,7 @@ class TrainingSummary(Record):
         if len(values) < len(others):
             return self
         mean, deviation = mean_of(values)
-        held_out = self.validation | {self.ACCURACY: mean}
-        return replace(self, validation=held_out, deviation=deviation)
+        return replace(self, validation=self.validation | {self.ACCURACY: mean}, deviation=deviation)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -422,10 +420,20 @@ class Score(Record):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PairScore(Score):
-    """The score on minimal pairs: the mean accuracy of paradigms."""
+class TableScore(Score):
+    """A score with a table of one seed."""
 
     interval: list[float] = empty(list)  # of 95 %
+
+    def of_seeds(self, others: Sequence[Score]) -> Self:
+        """Return the score itself: its table is of one seed."""
+        return self
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairScore(TableScore):
+    """The score on minimal pairs: the mean accuracy of paradigms."""
+
     ties: int = 0  # counted as right
     tables: Json = empty(dict)  # by paradigm, phenomenon, category
     baseline_tables: Json = empty(dict)
@@ -434,21 +442,12 @@ class PairScore(Score):
     method: str = ""
     checkpoints: list[Json] = empty(list)  # points of the learning curve
 
-    def of_seeds(self, others: Sequence[Score]) -> Self:
-        """Return the score itself: its tables are of one seed."""
-        return self
-
 
 @dataclass(frozen=True, kw_only=True)
-class SystemScore(Score):
+class SystemScore(TableScore):
     """The score of a model's vectors, and of other systems."""
 
-    interval: list[float] = empty(list)  # of 95 %
     systems: Json = empty(dict)  # by title: scores, intervals, ties at the cut
-
-    def of_seeds(self, others: Sequence[Score]) -> Self:
-        """Return the score itself: its table is of one seed."""
-        return self
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -477,8 +476,7 @@ class Conversion(Record):
         """Return the record that any release wrote."""
         made = super().from_json(figures)
         found = figures.get("checkpoints", {}).items()
-        several = {name: Conversion.from_json(one) for name, one in found}
-        return replace(made, checkpoints=several)
+        return replace(made, checkpoints={name: Conversion.from_json(one) for name, one in found})
 
 
 def record_of(manifest: Manifest) -> Record | None:

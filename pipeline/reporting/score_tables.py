@@ -14,7 +14,17 @@ from model.tracking.metrics_file import read_metrics
 from pipeline.common.tables import read_table
 from pipeline.evaluation import metrics, significance
 from pipeline.records.manifest import Manifest
-from pipeline.records.metrics import BITS, PairScore, Record, Score, SystemScore, TrainingSummary, mean_of, record_of
+from pipeline.records.metrics import (
+    BITS,
+    PairScore,
+    Record,
+    Score,
+    SystemScore,
+    TableScore,
+    TrainingSummary,
+    mean_of,
+    record_of,
+)
 from pipeline.reporting import plots
 from pipeline.stages import fingerprints
 
@@ -66,7 +76,7 @@ def scores_in(stages: Stages) -> list[Score]:
 
 def task_scores(stages: Stages) -> list[Score]:
     """Return the scores of every task and of its `also`; tasks without training have a section."""
-    return [part for one in scores_in(stages) if not isinstance(one, PairScore | SystemScore) for part in one.parts()]
+    return [part for one in scores_in(stages) if not isinstance(one, TableScore) for part in one.parts()]
 
 
 def system_tables(stages: Stages) -> list[SystemScore]:
@@ -251,7 +261,7 @@ def seed_curves(found: Groups, stages: Stages) -> Iterator[Plot]:
         for seed, name in by_seed.items():
             made = stages[name]
             if made.manifest.stage == TrainingSummary.stage:
-                held_out.append((f"seed {seed}", *accuracies(made.folder)))
+                held_out.append((f"seed {seed}", *mean_curve([read_metrics(made.folder)], "validation", ACCURACY)[:2]))
             elif isinstance(made.record, PairScore) and made.record.checkpoints:
                 x, label = places(made.record.checkpoints)
                 pairs.append((f"seed {seed}", x, [point["score"] for point in made.record.checkpoints]))
@@ -270,12 +280,6 @@ def mean_curve(logs: Iterable[list[Figures]], kind: str, key: str) -> tuple[list
     steps = sorted(set.intersection(*map(set, read)))
     found = [mean_of([one[step] for one in read]) for step in steps]
     return steps, [mean for mean, _ in found], [deviation or 0.0 for _, deviation in found]
-
-
-def accuracies(folder: Path) -> tuple[list[int], list[float]]:
-    """Return the steps and the values of the held-out accuracy of a training."""
-    rows = [row for row in read_metrics(folder) if row["kind"] == "validation" and ACCURACY in row]
-    return [row["step"] for row in rows], [row[ACCURACY] for row in rows]
 
 
 def places(points: list[Figures]) -> tuple[list[float], str]:

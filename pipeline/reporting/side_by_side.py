@@ -61,8 +61,7 @@ def all_settings(runs: Runs) -> Cells:
                 continue
             config = made.manifest.config
             for key, value in leaves({key: config[key] for key in config if key not in ("workdir", "out")}, name):
-                text = str(value)
-                found.setdefault(key, {})[run] = text.replace(f"{config.get('workdir', run)}/", "")
+                found.setdefault(key, {})[run] = str(value).replace(f"{config.get('workdir', run)}/", "")
     return found
 
 

@@ -68,8 +68,7 @@ def run_id(work: Path, name: str, manifest: Manifest) -> str:
     own = work / name / RUN_ID
     if manifest.stage == "train" and own.exists():
         return own.read_text().strip()
-    text = f"{work.absolute()}/{name}/{manifest.fingerprint}/{manifest.finished}"
-    return sha256_of(text)[:8]
+    return sha256_of(f"{work.absolute()}/{name}/{manifest.fingerprint}/{manifest.finished}")[:8]
 
 
 def log_stage(work: Path, name: str, found: Stages, identity: str, project: str | None) -> None:

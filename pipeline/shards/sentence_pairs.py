@@ -122,8 +122,7 @@ def next_sentence_pairs(
         here[live] = after
         live = live[after < ends[live]]
     numbers = np.repeat(np.arange(len(of)), list(map(len, of)))
-    pairs = Pairs.concatenate(turns)
-    return _truncated(pairs, max_tokens, keys[np.concatenate(of)], numbers)
+    return _truncated(Pairs.concatenate(turns), max_tokens, keys[np.concatenate(of)], numbers)
 
 
 def _turn(

@@ -161,8 +161,7 @@ def _fetch_listed(root: Path, address: str, key: str) -> Path:
 def fetch_checkpoint(copy: CachedFolder, group: str, listed: dict[str, Info]) -> None:
     """Fetch a checkpoint by its sums, which go last."""
     copy.fetch({f"{group}/{SUMS}": None}, listed)
-    sums = sums_of(copy.path / group)
-    copy.fetch({f"{group}/{name}": checksum for name, checksum in sums.items()}, listed)
+    copy.fetch({f"{group}/{name}": checksum for name, checksum in sums_of(copy.path / group).items()}, listed)
 
 
 def lock_run(workdir: str) -> contextlib.AbstractContextManager[object]:

@@ -153,13 +153,6 @@ def _held(stage: str, config: StageConfig, wait: bool = False) -> Iterator[tuple
         yield folder, out
 
 
-def describe_age(present: Manifest) -> str:
-    """Return a note if an earlier version of the code made the folder, else an empty string."""
-    if present.version == stage_of(present.stage).version:
-        return ""
-    return " (made by an earlier version of the code; rerun it with force=true)"
-
-
 def run(
     stage: str,
     config: Config,
@@ -192,7 +185,9 @@ def run(
         folder.check_free(in_place)
         present = recognise(stage, config, *identity)
         if present is not None:
-            terminal.say(f"{stage}: up to date{describe_age(present)}, {present.summary} -> {folder.place}")
+            same = present.version == stage_of(stage).version
+            age = "" if same else " (made by an earlier version of the code; rerun it with force=true)"
+            terminal.say(f"{stage}: up to date{age}, {present.summary} -> {folder.place}")
             return present
         manifest = folder.unsent(wanted)
         if manifest is None:

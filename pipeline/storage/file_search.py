@@ -88,13 +88,9 @@ def files_below(top: Path, left_out: set[Path] | None = None) -> list[Path]:
     Raises:
         InputError: a folder is not readable, or a link is broken.
     """
-    found = []
     within = top, left_out
-    for folder in _folders(top, within):
-        for entry in _entries(folder):
-            if not _leaves(entry, within) and _is_file(entry):
-                found.append(Path(entry))
-    return found
+    entries = (entry for folder in _folders(top, within) for entry in _entries(folder))
+    return [Path(entry) for entry in entries if not _leaves(entry, within) and _is_file(entry)]
 
 
 def files_matching(pattern: str, left_out: set[Path] | None = None) -> list[Path]:
@@ -110,8 +106,7 @@ def files_matching(pattern: str, left_out: set[Path] | None = None) -> list[Path
         if whole.is_file():  # the name itself may contain wildcards
             return [whole]
     named = Path(*itertools.takewhile(lambda part: not glob.has_magic(part), whole.parts))
-    parts = whole.parts[bool(whole.anchor) :]
-    return sorted(set(_expand(Path(whole.anchor), parts, (named, left_out))))
+    return sorted(set(_expand(Path(whole.anchor), whole.parts[bool(whole.anchor) :], (named, left_out))))
 
 
 def _leaves(place: _Place, within: _Within) -> bool:

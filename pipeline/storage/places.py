@@ -181,8 +181,7 @@ class Remote:
             OSError: the object does not exist or is not readable.
         """
         assert mode == "rb"
-        raw = self._store.opened(self.address, self._info())
-        return cast(BinaryIO, io.BufferedReader(raw, SMALLEST))
+        return cast(BinaryIO, io.BufferedReader(self._store.opened(self.address, self._info()), SMALLEST))
 
     def read_bytes(self) -> bytes:
         """Return the whole content, of the version that was seen if one was."""

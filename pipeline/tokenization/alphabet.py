@@ -99,5 +99,4 @@ def _rare(letters: dict[str, int], kept: Iterable[str], tokenizer: Tokenizer) ->
 
 def _joins(letter: str, tokenizer: Tokenizer) -> bool:
     """Return whether a letter between others forms one word with them."""
-    between = tokenizer.normalizer.normalize_str(f"a{letter}a")
-    return len(tokenizer.pre_tokenizer.pre_tokenize_str(between)) == 1
+    return len(tokenizer.pre_tokenizer.pre_tokenize_str(tokenizer.normalizer.normalize_str(f"a{letter}a"))) == 1

@@ -86,7 +86,12 @@ class Dropped:
 
     def _is_lost(self, text: str) -> bool:
         """Return whether tokens have fewer symbols than what they were made of."""
-        normal = self._library.normalizer.normalize_str(text) if self._library.normalizer else text
-        cut = self._library.pre_tokenizer.pre_tokenize_str(normal) if self._library.pre_tokenizer else [(normal, ())]
         tokens = self._library.encode(text, add_special_tokens=False).tokens
-        return sum(map(len, tokens)) < sum(len(piece) for piece, _ in cut)
+        return sum(map(len, tokens)) < len(as_entries(self._library, text))
+
+
+def as_entries(library: Tokenizer, text: str) -> str:
+    """Return a text with the letters that entries have."""
+    normal = library.normalizer.normalize_str(text) if library.normalizer else text
+    parts = library.pre_tokenizer.pre_tokenize_str(normal) if library.pre_tokenizer else [(normal, ())]
+    return "".join(part for part, _ in parts)

@@ -5,8 +5,8 @@ import re
 
 import numpy as np
 import numpy.typing as npt
-from tokenizers import Tokenizer
 
+from pipeline.tokenization.coverage import as_entries
 from pipeline.tokenization.wordpiece import WordPiece
 
 BYTE = re.compile("<0x[0-9A-F]{2}>")  # an entry for a byte without another one
@@ -35,10 +35,3 @@ def piece_bytes(tokenizer: WordPiece) -> npt.NDArray[np.int64]:
     found = np.array([*map(size, tokenizer.vocab)], np.int64)
     found[tokenizer.special_ids] = 0
     return found
-
-
-def as_entries(library: Tokenizer, text: str) -> str:
-    """Return a text with the letters that entries have."""
-    normal = library.normalizer.normalize_str(text) if library.normalizer else text
-    parts = library.pre_tokenizer.pre_tokenize_str(normal) if library.pre_tokenizer else [(normal, ())]
-    return "".join(part for part, _ in parts)

@@ -193,8 +193,7 @@ class Cache:
         first = len(self._counts)
         self._places.update(zip(new, range(first, first + len(new)), strict=True))
         self._bytes += sum(map(len, new))
-        starts = len(self._pool) + np.cumsum(counts) - counts
-        self._starts = np.concatenate([self._starts, starts])
+        self._starts = np.concatenate([self._starts, len(self._pool) + np.cumsum(counts) - counts])
         self._counts = np.concatenate([self._counts, counts])
         self._pool = np.concatenate([self._pool, ids])
         self._again = np.concatenate([self._again, np.zeros(len(new), np.bool_)])

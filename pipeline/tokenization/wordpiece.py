@@ -254,12 +254,6 @@ def entries_of(library: Tokenizer) -> Texts:
     return entries
 
 
-def separators_of(library: Tokenizer, sep: int) -> int:
-    """Return how many `sep` a tokenizer sets between the texts of a pair; one if it sets none."""
-    ids = library.encode("a", "a").ids
-    return 2 if (sep, sep) in pairwise(ids) else 1
-
-
 class WordPiece:
     """Tokenizer of sentences, identical to `tokenizers` and several times as fast.
 
@@ -479,7 +473,7 @@ class WordPiece:
     @cached_property
     def separators(self) -> int:
         """Return how many [SEP] the tokenizer sets between the texts of a pair: one, or two as RoBERTa."""
-        return separators_of(self.library, self.sep)
+        return 2 if (self.sep, self.sep) in pairwise(self.library.encode("a", "a").ids) else 1
 
     @property
     def divides_words(self) -> bool:

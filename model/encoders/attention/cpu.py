@@ -53,8 +53,7 @@ def per_sequence(q: Tensor, k: Tensor, v: Tensor, how: AttentionArgs) -> Tensor:
 def whole(count: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     """Compute attention for `count` equal sequences `(nl, N, D)` without keeping scores; `q` is scaled."""
     row_q, row_k, row_v = (x.view(count, -1, *x.shape[1:]).transpose(1, 2) for x in (q, k, v))  # (n, N, l, D) each
-    attn_out = F.scaled_dot_product_attention(row_q, row_k, row_v, scale=1.0)
-    return attn_out.transpose(1, 2).flatten(0, 1)
+    return F.scaled_dot_product_attention(row_q, row_k, row_v, scale=1.0).transpose(1, 2).flatten(0, 1)
 
 
 def in_blocks(q: Tensor, k: Tensor, v: Tensor, window: int, dropout: float) -> Tensor:

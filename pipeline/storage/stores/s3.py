@@ -111,8 +111,7 @@ class S3(Client):
         at.client.delete_object(**_named(at))
 
     def _begin(self, at: At) -> str:
-        begun = at.client.create_multipart_upload(**_named(at), ChecksumAlgorithm="SHA256")
-        return str(begun["UploadId"])
+        return str(at.client.create_multipart_upload(**_named(at), ChecksumAlgorithm="SHA256")["UploadId"])
 
     def _send(self, at: At, upload: str, number: int, data: bytes) -> Any:
         part = {"PartNumber": number + 1, "ChecksumSHA256": _digest(data)}

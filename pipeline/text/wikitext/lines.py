@@ -45,8 +45,7 @@ def remove_link_sections(text: str) -> str:
 
 
 def _is_link_section(title: str) -> bool:
-    plain = _TITLE_MARKUP.sub("", title).strip(" \t:=").casefold()
-    return plain in LINK_SECTIONS
+    return _TITLE_MARKUP.sub("", title).strip(" \t:=").casefold() in LINK_SECTIONS
 
 
 def paragraphs(text: str) -> str:
