@@ -200,21 +200,14 @@ class SshHosts:
         command = self.command.without(*OURS)
         address = self.command.option("--master_addr") or self.hosts[0].name
         port = self.command.option("--master_port") or str(self.hosts[0].port)
-        environment = self.environment | {
-            HOSTS: rank_hosts(self.slots),
-            RUN: secrets.token_hex(4),
-            SECRET: secrets.token_hex(16),
-        }
+        own = {HOSTS: rank_hosts(self.slots), RUN: secrets.token_hex(4), SECRET: secrets.token_hex(16)}
+        hostfile = "".join(f"{name} slots={n}\n" for name, n in self.slots.items())
+        same = {"environment": self.environment | own, "hostfile": hostfile}
         for number, host in enumerate(self.hosts):
             words = command.adding(
                 "--no_ssh", "--node_rank", str(number), "--master_addr", address, "--master_port", port
             ).argv()
-            job = {
-                "command": words,
-                "environment": environment,
-                "hostfile": "".join(f"{name} slots={n}\n" for name, n in self.slots.items()),
-            }
-            host.tell(json.dumps(job))
+            host.tell(json.dumps({"command": words, **same}))
 
     def _follow(self) -> int:
         """Pass signals on until all hosts have ended; if one fails, stop the others."""

@@ -48,9 +48,11 @@ class Masker:
     def __init__(self, tokenizer: WordPiece, objective: ObjectiveConfig, longest: int, key: np.uint64):
         self._objective, self._key = objective, key
         self._mask, self._special = tokenizer.mask, sorted(tokenizer.special_ids)
+        size = len(tokenizer.vocab)
         # (V',) candidates for random tokens
-        self._ordinary = np.setdiff1d(np.arange(tokenizer.size), self._special)
-        self.continues = tokenizer.continues
+        self._ordinary = np.setdiff1d(np.arange(size), self._special)
+        # (V,) whether an entry continues the previous word
+        self.continues = np.array([entry.startswith("##") for entry in tokenizer.vocab], np.bool_)
         # Priorities carry their position in the low bits: sorting gives positions, without ties.
         self._place_bits = np.uint32((1 << max(longest - 1, 1).bit_length()) - 1)
 

@@ -20,16 +20,8 @@ from model.training.device_peak import memory, synchronize
 
 PHASES = ("data", "forward", "backward", "step")
 
-SUMS = (
-    "masked_lm_loss",
-    "masked_lm_correct",
-    "next_sentence_loss",
-    "next_sentence_correct",
-    "masked",
-    "sequences",
-    "samples",
-    "tokens",
-)
+_LEARNT = ("masked_lm_loss", "masked_lm_correct", "next_sentence_loss", "next_sentence_correct")
+SUMS = (*_LEARNT, "masked", "sequences", "samples", "tokens")
 WORK = ("samples", "tokens")  # always counted; the others only if all are finite
 
 

@@ -53,14 +53,3 @@ finally:
             del _modules[_name]
     gc.freeze()
     gc.enable()
-
-__all__ = [
-    "FnApiRunner",
-    "PipelineOptions",
-    "SubprocessSDKEnvironment",
-    "beam",
-    "fn_messages",
-    "fn_services",
-    "python_urns",
-    "worker_handlers",
-]

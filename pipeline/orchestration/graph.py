@@ -100,10 +100,9 @@ def stage_status(kind: str, settings: StageConfig, identity: Identity, redone: N
     if present is not None and fault is None:
         return present.fingerprint, None, 0
     done, begins = kind_of(kind).first_step(settings, fingerprint, sources)
-    reason = (
-        rerun_reason(kind, present, settings, fault, sources, redone, begins) if present else f"not made yet{begins}"
-    )
-    return fingerprint, reason, done
+    if present is None:
+        return fingerprint, f"not made yet{begins}", done
+    return fingerprint, rerun_reason(kind, present, settings, fault, sources, redone, begins), done
 
 
 def find_user_results(workdir: str, known: fingerprints.Sources) -> Names:

@@ -197,17 +197,11 @@ def read(place: str) -> Run:
             path=place,
         )
     try:
-        stages = {
-            name: StageRecord(
-                **{
-                    **one,
-                    "config": built(STAGES[one["kind"]].schema, one["config"], name),
-                    "needs": tuple(one["needs"]),
-                }
-            )
-            for name, one in plain["stages"].items()
-        }
-        return Run(**{**plain, "stages": stages})
+        stages = {}
+        for name, one in plain["stages"].items():
+            config = built(STAGES[one["kind"]].schema, one["config"], name)
+            stages[name] = StageRecord(**one | {"config": config, "needs": tuple(one["needs"])})
+        return Run(**plain | {"stages": stages})
     except (LookupError, TypeError, ValueError) as error:
         raise InputError(f"is not the record of a run ({error}); start the run again", path=place) from error
 

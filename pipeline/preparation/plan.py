@@ -232,23 +232,10 @@ def read_cache_of(config: PrepareConfig, out: Path) -> ReadCache:
     return ReadCache(folder, "" if address == str(folder) else address)
 
 
+_OF_PAIRS = ("pairs", "cross_documents", "packing", "sequence_length", "short_sequence_probability", "duplicates")
+_OF_SHARDS = ("validation_share", "maximum_words", "shard_bytes", "seed")
 # Of the second phase, or in the splits and the vocabulary.
-NOT_OF_READING = (
-    "pairs",
-    "cross_documents",
-    "packing",
-    "sequence_length",
-    "short_sequence_probability",
-    "duplicates",
-    "validation_share",
-    "maximum_words",
-    "split_bytes",
-    "shard_bytes",
-    "seed",
-    "source",
-    "corpus.path",
-    "vocab",
-)
+NOT_OF_READING = (*_OF_PAIRS, *_OF_SHARDS, "split_bytes", "source", "corpus.path", "vocab")
 
 
 def reading_key(config: PrepareConfig, info: ShardInfo) -> str:

@@ -293,16 +293,9 @@ class WordPiece:
             self._composes = bool(composed)
             self._plain = ascii_tokenizer(self.library, bert["lowercase"])
             self._cache = pretokenize.Cache(self._ask_words)
-            marks = (self.library.encode(mark, add_special_tokens=False).ids for mark in _MARKS)
+            marks = ((mark, self.library.encode(mark, add_special_tokens=False).ids) for mark in _MARKS)
             # (mark, id) of the first mark in the vocabulary, else None
-            self._mark = next(
-                (
-                    (mark, ids[0])
-                    for mark, ids in zip(_MARKS, marks, strict=True)
-                    if len(ids) == 1 and ids[0] != self.unk
-                ),
-                None,
-            )
+            self._mark = next(((mark, ids[0]) for mark, ids in marks if len(ids) == 1 and ids[0] != self.unk), None)
 
     @classmethod
     def load(cls, folder: Path | str) -> "WordPiece":
