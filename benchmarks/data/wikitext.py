@@ -2,7 +2,8 @@
 
     python -m benchmarks.data.wikitext DUMP [--pages N]
 
-Rates in CPU time, with wikitext already in memory; MB are bytes of UTF-8.
+Rates in CPU time, with wikitext already in memory; MB are bytes of UTF-8. Then what reading the dump itself costs, and
+how much of it each part takes.
 """
 
 import argparse
@@ -13,7 +14,8 @@ from pathlib import Path
 import mwparserfromhell
 
 from benchmarks.shared import timed
-from pipeline.readers import FileRange, ReadLog, wikipedia
+from pipeline.config import CorpusConfig
+from pipeline.readers import FileRange, ReadLog, open_corpus, wikipedia
 from pipeline.readers.io.compressed import CompressedFile
 from pipeline.text.wikitext import Extractor
 
@@ -37,6 +39,19 @@ def speed(function: Callable[[str], str], texts: list[str], repeats: int) -> flo
     return size / min(seconds)
 
 
+def parts_of_reading(path: Path) -> None:
+    """Print the rate of reading a dump and the shares of decompressing, of XML and of wikitext."""
+    whole, file = FileRange(str(path), 0, path.stat().st_size), CompressedFile(path)
+    opened = open_corpus(CorpusConfig(name="wiki", reader="wikipedia", path=str(path), language="en"), "")
+    size, decompressed = timed(lambda: sum(len(data) for data, _ in file.read(whole, ReadLog())))
+    _, parsed = timed(lambda: sum(1 for _ in wikipedia.pages(file, whole, ReadLog())))
+    _, read = timed(lambda: sum(1 for _ in opened.read(whole, ReadLog())))
+    shares = (decompressed, parsed - decompressed, read - parsed)
+    print(f"\nreading {path.name}: {size / 1e6 / read:.1f} MB of XML a second")
+    for name, share in zip(("decompression", "XML", "wikitext"), shares, strict=True):
+        print(f"{name:24}{share / read:7.0%}")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("dump", type=Path)
@@ -50,6 +65,7 @@ def main() -> None:
     print(f"pipeline.text.wikitext  {ours:8.2f} MB/s")
     print(f"mwparserfromhell        {other:8.2f} MB/s")
     print(f"ratio                   {ours / other:8.1f}")
+    parts_of_reading(arguments.dump)
 
 
 if __name__ == "__main__":
