@@ -11,13 +11,19 @@ from collections.abc import Callable
 from pathlib import Path
 
 from pipeline.cli import entry_point
-from pipeline.config import MINIMAL_PAIRS, EvaluateConfig
+from pipeline.config import MINIMAL_PAIRS, OF_VECTORS, EvaluateConfig
 from pipeline.errors import ConfigError
 from pipeline.evaluation import grid_search, text_similarity, zero_shot
 from pipeline.records import run_file
 from pipeline.records.manifest import Result
 from pipeline.stages import stage
 from pipeline.storage.atomic import write_text
+
+# What scores tasks of a kind without training; for others models are fine-tuned.
+UNTRAINED: dict[str, Callable[[EvaluateConfig, Path], grid_search.Evaluation]] = {
+    MINIMAL_PAIRS: zero_shot.evaluate,
+    **dict.fromkeys(OF_VECTORS, text_similarity.evaluate),
+}
 
 
 def make(config: EvaluateConfig, out: Path) -> Result:
@@ -26,17 +32,10 @@ def make(config: EvaluateConfig, out: Path) -> Result:
     Raises:
         ConfigError, InputError: raised by the evaluation of the task's type.
     """
-    found, summary, files = evaluator_of(config)(config, out)
+    found, summary, files = UNTRAINED.get(config.task.kind, grid_search.evaluate)(config, out)
     for name, text in {"results.json": json.dumps(found.to_json(), indent=1) + "\n", **files}.items():
         write_text(out / name, text)
     return Result(summary=summary, figures=found.to_json())
-
-
-def evaluator_of(config: EvaluateConfig) -> Callable[[EvaluateConfig, Path], grid_search.Evaluation]:
-    """Return what scores tasks of this kind."""
-    if config.task.trains:
-        return grid_search.evaluate
-    return zero_shot.evaluate if config.task.kind == MINIMAL_PAIRS else text_similarity.evaluate
 
 
 def evaluate(config: EvaluateConfig) -> None:

@@ -7,6 +7,7 @@ there.
 from pipeline.common.schema import StageConfig, check
 from pipeline.config.downstream import (
     MINIMAL_PAIRS,
+    OF_VECTORS,
     RETRIEVAL,
     SIMILARITY,
     ConvertConfig,

@@ -100,8 +100,8 @@ def pair_files(data: Path | str, task: TaskConfig) -> list[Content]:
 
 def check_files(data: Path | str, task: TaskConfig) -> None:
     """Raise UserError if files of a task are not there, or if small ones of classes or scores cannot be read."""
-    if task.kind in (MINIMAL_PAIRS, RETRIEVAL):
-        (pair_files if task.kind == MINIMAL_PAIRS else beir.files_of)(data, task)
+    if files := {MINIMAL_PAIRS: pair_files, RETRIEVAL: beir.files_of}.get(task.kind):
+        files(data, task)
         return
     tests = [task.test] if task.test and not task.submission else []
     for name in (*([task.train] if task.trains else []), *dev_files(data, task), *tests):

@@ -1,13 +1,14 @@
 """Retrieval and similarity: vectors of a model as it is, next to BM25, its token vectors, and other models.
 
-Nothing is trained. Intervals are of a bootstrap of queries, or of pairs of texts, the same draws for every system.
+Nothing is trained. What a system has found is kept in `runs`, so that an interrupted evaluation resumes.
+Intervals are of a bootstrap of queries, or of pairs of texts, the same draws for every system.
 
 Shapes: N queries or pairs.
 """
 
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +16,17 @@ import numpy as np
 
 from pipeline.common import counter_rng
 from pipeline.common.counter_rng import Floats, Ints
-from pipeline.config import RETRIEVAL, EvaluateConfig
+from pipeline.config import RETRIEVAL, SIMILARITY, EvaluateConfig
 from pipeline.console.bars import Bar
 from pipeline.console.formatting import pluralize
 from pipeline.evaluation import beir, exact_search, examples, metrics
-from pipeline.evaluation.grid_search import FAULTS, Evaluation
+from pipeline.evaluation.grid_search import FAULTS, RUNS, Evaluation
 from pipeline.evaluation.sentence_encoder import SentenceEncoder, Vectors
 from pipeline.evaluation.zero_shot import RESAMPLES, percentile_interval
 from pipeline.records.metrics import SystemScore
+from pipeline.stages import fingerprints
+from pipeline.storage import strict_json
+from pipeline.storage.atomic import write_text
 from pipeline.tokenization.coverage import Coverage
 
 MODEL, BEFORE, RANDOM, BAG, BM25 = "model", "before", "random", "bag", "bm25"
@@ -55,14 +59,20 @@ def evaluate(config: EvaluateConfig, out: Path) -> Evaluation:
         import torch
 
         torch.set_num_threads(config.threads)
-    compare, rows, remarks, faults = (retrieval if config.task.kind == RETRIEVAL else similarity)(config)
-    found, files, coverage = dict[str, Any](), dict[str, str](), Coverage()
+    compare, rows, remarks, faults = {RETRIEVAL: retrieval, SIMILARITY: similarity}[config.task.kind](config)
+    found, files, read = dict[str, Any](), dict[str, str](), dict[str, Coverage]()
+    key, folder = fingerprints.fingerprint("evaluate", config)[0], out / RUNS
+    folder.mkdir(parents=True, exist_ok=True)
     for name, system, known in systems(config):
-        one = compare(system, TITLES[name])
-        found[name] = {"scores": one.measure(np.arange(rows["dev"])), "ties": one.ties}
-        found[name]["intervals"] = intervals(one, rows["dev"], config.seeds[0])
-        files[f"{name}.json"] = json.dumps(one.rows, ensure_ascii=False) + "\n"
-        coverage = known if name == MODEL else coverage
+        done = strict_json.own(folder / f"{name}.json")
+        if done.get("key") != key:  # else kept by an interrupted evaluation
+            one = compare(system, TITLES[name])
+            scores = {"scores": one.measure(np.arange(rows["dev"])), "ties": one.ties}
+            scores["intervals"] = intervals(one, rows["dev"], config.seeds[0])
+            done = {"key": key, "scores": scores, "rows": one.rows, "coverage": asdict(known)}
+            write_text(folder / f"{name}.json", json.dumps(done, ensure_ascii=False) + "\n")
+        found[name], read[name] = done["scores"], Coverage(**done["coverage"])
+        files[f"{name}.json"] = json.dumps(done["rows"], ensure_ascii=False) + "\n"
     task, metric = config.task, config.task.metrics[0]
     score = SystemScore(
         task=task.name,
@@ -75,12 +85,12 @@ def evaluate(config: EvaluateConfig, out: Path) -> Evaluation:
         interval=found[MODEL]["intervals"][metric],
         baseline=found[RANDOM]["scores"][metric] if RANDOM in found else None,
         systems={TITLES[name]: one for name, one in found.items()},
-        coverage=coverage.counts(),
+        coverage=read[MODEL].counts(),
         malformed=len(faults),
         faults=faults[:FAULTS],
         remarks=remarks,
     )
-    return score, describe(score, config.pretrained, coverage), files
+    return score, describe(score, config.pretrained, read[MODEL]), files
 
 
 def systems(config: EvaluateConfig) -> Iterator[tuple[str, exact_search.System, Coverage]]:

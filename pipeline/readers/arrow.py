@@ -50,7 +50,7 @@ class Reader(columns.ColumnReader):
         with self._opened(path) as reader:
             try:
                 for number, batch in self._batches(reader, file_range, log):
-                    chosen = batch.select(list(dict.fromkeys(self.columns(batch.schema))))
+                    chosen = batch.select(self.read_columns(batch.schema))
                     chosen.validate(full=True)  # what is damaged would end the process
                     for start in range(0, chosen.num_rows, columns.ROWS):
                         place = f"{path} batch {number + 1}"

@@ -39,4 +39,4 @@ class Reader(archives.ArchiveFiles):
             log.notes.update({book_text.JOINED: book.joined} if book.joined else {})
             if book.repaired:
                 log.notes["mis-encoded letters mended"] += 1
-            yield Document(name, book.text, title=named[1].rstrip() if named else "")
+            yield Document(name, book.text, title=named[1].rstrip() if named else book.title)

@@ -44,7 +44,7 @@ class Reader(columns.ColumnReader):
                 number = first
                 try:
                     count = self._rows_at_once(file_range.path, file, group)
-                    batches = file.iter_batches(count, [group], self.columns(file.schema_arrow))
+                    batches = file.iter_batches(count, [group], self.read_columns(file.schema_arrow))
                     for batch in batches:
                         yield from self.documents(batch, file_range.path, number, log)
                         number += batch.num_rows
@@ -88,7 +88,7 @@ class Reader(columns.ColumnReader):
         """Return each row group with the number of rows before it, a mark, and its size."""
         before, found = 0, []
         mark, _ = places.mark_and_size(places.at(path))
-        check_footer(path, mark, tuple(self.columns(file.schema_arrow)))
+        check_footer(path, mark, tuple(self.read_columns(file.schema_arrow)))
         for group in range(file.metadata.num_row_groups):
             size = sum(chunk.total_uncompressed_size for chunk in self._chunks(file, group))
             found.append(((group, before), f"{mark}\x1f{group}", min(size, LARGEST_GROUP)))

@@ -98,6 +98,7 @@ class Book:
     repaired: bool  # mojibake was found and decoded correctly
     joined: int = 0  # words that line ends divided
     passed: Counter[str] = field(default_factory=Counter)  # parts that are not in the text, by kind
+    title: str = ""  # as the file's data say
 
 
 def parse(text: str, *, markdown: bool = False) -> Book:

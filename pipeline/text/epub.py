@@ -271,7 +271,8 @@ def _read(archive: zipfile.ZipFile, language: str, encoding: str | None) -> Book
     passed["pages out of the reading order"] = sum(i.get("media-type") in _PAGES for i in others)
     kept = without_licence([line for paragraph in lines for line in (paragraph, "")])
     passed.pop("", None)
-    return Book("\n".join(filter(None, kept)), False, passed=+passed)
+    title = next((" ".join(one.text.split()) for one in _find(package, "title") if one.text), "")
+    return Book("\n".join(filter(None, kept)), False, passed=+passed, title=title)
 
 
 def _readable(items: dict[str, Element], name: str, read: set[str]) -> Element | str:

@@ -47,6 +47,11 @@ class ColumnReader(row_fields.RowReader):
         """Return the selected top-level columns; selecting one selects all fields nested in it."""
         return [name if name in schema.names else name.partition(".")[0] for name in self.names()]
 
+    def read_columns(self, schema: Any) -> list[str]:
+        """Return these and the column of titles, if there is one, each once."""
+        titles = ["title"] if schema.names.count("title") == 1 else []
+        return list(dict.fromkeys([*self.columns(schema), *titles]))
+
     def documents(self, batch: Any, path: str, before: int, log: ReadLog) -> Documents:
         """Yield the documents of the rows of a batch; `before` are those before it in the file."""
         for number, row in enumerate(rows(batch), before + 1):

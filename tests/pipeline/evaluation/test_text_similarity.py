@@ -10,7 +10,7 @@ from scipy import stats
 from pipeline import evaluate, report
 from pipeline.config import EvaluateConfig, ReportConfig
 from pipeline.errors import ConfigError, InputError
-from pipeline.evaluation import beir, exact_search, examples
+from pipeline.evaluation import beir, exact_search, examples, text_similarity
 from pipeline.records.metrics import Score, SystemScore
 from pipeline.stages import stage
 from pipeline.tokenization.wordpiece import SPECIAL
@@ -82,6 +82,22 @@ def test_a_set_is_searched_by_all_systems_with_the_figures_of_trec_eval(tmp_path
     assert "1 query without judgement left out" in found.remarks
     report.run(ReportConfig(workdir=str(tmp_path), out=str(tmp_path / "report"), stages=[str(tmp_path / "out")]))
     assert "BM25" in (tmp_path / "report" / "report.html").read_text()
+
+
+def test_an_interrupted_evaluation_searches_only_with_the_systems_that_have_not(tmp_path, data, model_folder):
+    config = config_of(tmp_path, model_folder)
+    first, _, files = text_similarity.evaluate(config, tmp_path / "out")
+    runs = tmp_path / "out" / "runs"
+    kept = json.loads((runs / "bag.json").read_text())
+    kept["scores"]["ties"] = 77  # shows that it is not searched again
+    (runs / "bag.json").write_text(json.dumps(kept))
+    (runs / "bm25.json").unlink()
+    again, _, others = text_similarity.evaluate(config, tmp_path / "out")
+    assert again.systems.pop("mean of its token vectors")["ties"] == 77
+    assert first.systems.pop("mean of its token vectors")["ties"] != 77
+    assert (again, others) == (first, files)
+    fresh, *_ = text_similarity.evaluate(replace(config, seeds=[2]), tmp_path / "out")
+    assert fresh.systems["mean of its token vectors"]["ties"] != 77
 
 
 def test_equal_scores_are_in_descending_order_of_ids_and_those_at_the_cut_are_counted(tmp_path, model_folder):

@@ -174,6 +174,15 @@ def test_fields_of_null_are_null(reader, tmp_path):
 
 
 @pytest.mark.parametrize("reader", ["jsonl", "parquet"])
+def test_a_row_has_its_title_where_it_is_not_text_already(reader, tmp_path):
+    path = rows_in(tmp_path, reader, [{"title": "A", "text": "a"}, {"title": None, "text": "b"}])
+    found, _ = read(config(reader, path))
+    assert [document.title for document in found] == ["A", ""]
+    found, _ = read(config(reader, path, options={"text": ["title", "text"]}))
+    assert [(document.title, document.text) for document in found] == [("", "A\na"), ("", "b")]
+
+
+@pytest.mark.parametrize("reader", ["jsonl", "parquet"])
 @pytest.mark.parametrize(("key", "value"), [("text", "gone"), ("id", "gone"), ("where", "gone > 2026")])
 def test_a_missing_field_names_the_key_that_chose_it(reader, key, value, tmp_path):
     path = rows_in(tmp_path, reader, [{"text": "a"}])

@@ -79,6 +79,7 @@ def test_a_chapter_is_one_whatever_its_media_type(kind):
 def test_what_is_passed_over_is_counted():
     book = epub.parse(packed(FILES))
     assert book.passed == {"tables of contents": 1, "pages that are pictures or sound": 1}
+    assert book.title == "A Book"
     package = PACKAGE.replace('<itemref idref="two"/>', '<itemref idref="lost"/>')
     package = package.replace('media-type="image/png"', 'media-type="image/png" fallback="two"')
     book = epub.parse(packed(FILES | {"OPS/b.opf": package}))
