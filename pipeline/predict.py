@@ -108,9 +108,14 @@ class PretrainedModel:
         from model.huggingface import bert_format
 
         self.folder = config.pretrained
-        self.size, state, notes, _ = bert_format.load(config.pretrained)
-        self.initialised = set(bert_format.initialised_parts(notes))
-        self.model: Any = int8 or model_with(self.size, state).float()
+        self.initialised = set[str]()  # the graph has no outputs of such parts
+        self.model: Any = int8
+        if int8:
+            self.size = bert_format.read_sizes(config.pretrained)
+        else:
+            self.size, state, notes, _ = bert_format.load(config.pretrained)
+            self.initialised |= set(bert_format.initialised_parts(notes))
+            self.model = model_with(self.size, state).float()
         self.top, self.wordpiece = config.top, wordpiece
         self.longest = longest_of(config, self.size.positions)
 

@@ -247,6 +247,15 @@ def load(folder: Path | str) -> tuple[ModelConfig, Weights, list[str], Weights]:
     return config, {name: state[name] for name in shapes}, notes, found
 
 
+def read_sizes(folder: Path | str) -> ModelConfig:
+    """Return the sizes of a folder by its configuration alone.
+
+    Raises:
+        InputError: Unsupported architecture, or the configuration is missing or broken.
+    """
+    return our_config(Path(folder), read_config(folder))
+
+
 def read_weights(folder: Path, names: Names, content: Json) -> Weights:
     """Read all tensors of a folder, whose config.json has `content`, with the names of `names`.
 

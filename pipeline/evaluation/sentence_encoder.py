@@ -30,7 +30,7 @@ class SentenceEncoder:
         from model.finetuning.embeddings import Embedder
         from model.finetuning.features import TruncationConfig
         from model.finetuning.quantized import QuantizedModel
-        from model.huggingface import sentence_model
+        from model.huggingface import bert_format, sentence_model
 
         folder, ours = config.pretrained, isinstance(config, EmbedConfig)
         pooling = config.pooling if ours else None
@@ -39,10 +39,15 @@ class SentenceEncoder:
         self.int8 = QuantizedModel(folder) if isinstance(config, EmbedConfig) and config.quantize else None
         kind = self.own.kind if self.own else pooling or "mean"
         self.pooling = None if self.own else kind  # None: the folder's modules
-        self.embedder = Embedder(folder, layers, mix, kind, seed)
-        longest = longest_of(config, self.embedder.size.positions, self.own.longest if self.own else None)
+        if self.int8:  # the weights are in the graph
+            size = bert_format.read_sizes(folder)
+            width = size.hidden
+        else:
+            self.embedder = Embedder(folder, layers, mix, kind, seed)
+            size, width = self.embedder.size, self.embedder.width
+        longest = longest_of(config, size.positions, self.own.longest if self.own else None)
         self.wordpiece, self.framing = WordPiece.load(folder), TruncationConfig(longest, truncation)
-        self.width = (self.own and self.own.width) or self.embedder.width
+        self.width = (self.own and self.own.width) or width
 
     def samples(self, texts: list[str], *prompts: str) -> "Samples":
         """Return the tokens of texts after the first prompt of these names that the model has, else its usual one."""
