@@ -77,7 +77,7 @@ def average(path: Path, state: checkpoint_folder.State, count: int) -> tuple[Wei
         raise InputError(
             f"{named('average')}={count} needs {count} checkpoints up to {path.name}, found {len(before) + 1} apart "
             "from those of save_at_words, the best and the one before wsd's decay; train again with "
-            f"{named('keep')}={count} or more (a finished training: {BY_FORCE})",
+            f"keep={count} or more, save_every={max(1, state.step // count)} or less (a finished training: {BY_FORCE})",
             "average",
             path=path.parent,
         )

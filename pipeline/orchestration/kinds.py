@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+import sys
 from collections.abc import Callable, Mapping
 from typing import Any, Generic, TypeVar
 
@@ -167,11 +168,12 @@ class Convert(Kind[ConvertConfig]):
         training = fingerprints.producer_of(one.train, makers)
         if not isinstance(training, TrainConfig):
             return
-        kept = training.ema is not None or not one.ema
-        check(kept, "the training keeps no average; set train.ema=0.999", f"{name}.ema", one.ema)
+        averaged = training.ema is not None or not one.ema
+        check(averaged, "the training keeps no average; set train.ema=0.999", f"{name}.ema", one.ema)
         more = training.keep_every or training.save_at_words or Manifest.read(training.out)
-        enough = bool(more) or one.average <= training.keep
-        check(enough, f"the training keeps {training.keep}; set train.keep too", f"{name}.average", one.average)
+        kept = min(training.keep, -(-(training.steps or sys.maxsize) // training.save_every))
+        cure = f"the training keeps {kept}; set train.keep, and train.save_every, too"
+        check(bool(more) or one.average <= kept, cure, f"{name}.average", one.average)
 
     def positions(self, name: str, one: ConvertConfig, makers: Makers, offered: Mapping[str, int]) -> int:
         """Return those of its training."""

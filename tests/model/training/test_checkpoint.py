@@ -153,7 +153,7 @@ def test_the_last_one_before_the_decay_stays_and_is_not_averaged(tmp_path):
     assert (tmp_path / checkpoint_folder.PINNED).read_text() == f"{name_of(40)}\n"
     last = checkpoint_folder.locate(tmp_path / name_of(90))
     assert checkpoint.average(*last, 2)[1] == [80, 90]
-    with pytest.raises(InputError, match="found 2 apart from"):
+    with pytest.raises(InputError, match="keep=3 or more, save_every=30 or less"):
         checkpoint.average(*last, 3)
 
 

@@ -419,12 +419,13 @@ def test_sample_tasks_are_of_what_prepare_holds_out(tmp_path):
         ("evaluate.sequence_length=128", "evaluate-sample_order.sequence_length"),
         ("convert.ema=true", "convert.ema"),
         ("convert.average=3", "convert.average"),
+        ("convert.average=3 train.keep=3 train.steps=90 train.save_every=50", "convert.average"),
     ],
 )
 def test_what_a_stage_would_refuse_of_another_is_refused_by_the_plan(word, key):
     with refused(ConfigError, key=key):
-        planned("+corpus=sample", word, "workdir=new")
-    assert planned("+corpus=sample", word, "train.ema=0.9", "model.positions=128", "train.keep=3")
+        planned("+corpus=sample", *word.split(), "workdir=new")
+    assert planned("+corpus=sample", word.split()[0], "train.ema=0.9", "model.positions=128", "train.keep=3")
 
 
 def test_a_model_has_a_position_for_each_token_of_a_sequence():
