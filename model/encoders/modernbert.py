@@ -81,16 +81,8 @@ class Layer(EncoderLayer):
         """Return what attention mixes: `(T, H)` -> `(T, N, D)`."""
         q, k, v = self.qkv(self.attention_norm(x))
         angles = rotation(seq_info, *self.table)
-        return attend(
-            rotate(q, angles),
-            rotate(k, angles),
-            v,
-            seq_info.cu_seqlens,
-            seq_info.max_length,
-            self.share if self.training else 0.0,
-            seq_info.backend,
-            window=self.window,
-        )
+        q, k, dropout = rotate(q, angles), rotate(k, angles), self.share if self.training else 0.0
+        return attend(q, k, v, seq_info.cu_seqlens, seq_info.max_length, dropout, seq_info.backend, window=self.window)
 
     def feed_forward_block(self, attn_out: Tensor, x: Tensor) -> Tensor:
         """Compute what follows the attention: two `(K, H)` tensors -> `(K, H)`."""

@@ -52,7 +52,7 @@ class Plan:
     @property
     def folder(self) -> Path:
         """Return the folder of the checkpoints."""
-        return checkpoint_folder.runs(self.out) / checkpoint_folder.run_name(self.fingerprint)
+        return checkpoint_folder.folder_of(self.out, self.fingerprint)
 
     @property
     def beginning(self) -> State:

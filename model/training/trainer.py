@@ -284,9 +284,7 @@ def train(
             result = trainer.run()
     except Exception as error:
         guard.leaving()  # it stays: a signal or a hang must not spoil the exit code
-        found = micro_batch.classify_failure(
-            error, config, rank, checkpoint_folder.runs(out) / checkpoint_folder.run_name(fingerprint)
-        )
+        found = micro_batch.classify_failure(error, config, rank, checkpoint_folder.folder_of(out, fingerprint))
         if found is not None:
             raise found from error
         raise

@@ -38,9 +38,8 @@ class KubernetesExecutor(Executor):
         self.core, self.namespace = connect(config.namespace)
         self.custom, self.has_trainer = job_status.CustomObjects(self.namespace), True
         uid = os.environ.get("BERT_DRIVER_UID")
-        self.owner = (
-            job_status.Owner(os.environ.get("BERT_DRIVER", DRIVER), uid) if uid else None
-        )  # None: outside of a cluster
+        # None: outside of a cluster
+        self.owner = job_status.Owner(os.environ.get("BERT_DRIVER", DRIVER), uid) if uid else None
         self.jobs: dict[str, Object] = {}  # at the last look, as the templates
         self.templates: list[Template] = []
         self.warned: set[str] = set()

@@ -167,6 +167,11 @@ def run_name(fingerprint: str) -> str:
     return fingerprint[:12]
 
 
+def folder_of(out: Path, fingerprint: str) -> Path:
+    """Return the folder of a training's checkpoints in that of its stage."""
+    return runs(out) / run_name(fingerprint)
+
+
 def belongs_to_other(run: str, name: str) -> bool:
     """Return whether a file of a stage's folder belongs to the checkpoints of another training."""
     found = FILE.fullmatch(name)
@@ -205,7 +210,7 @@ def locate(folder: Path) -> Checkpoint:
     if manifest is not None and manifest.stage == "train":
         if result := manifest.figures.get("checkpoint"):
             return folder / result, read_state(folder / result)
-        candidates = [runs(folder) / run_name(manifest.fingerprint)]
+        candidates = [folder_of(folder, manifest.fingerprint)]
     for candidate in candidates:
         found = find_newest(candidate)
         if found is not None:

@@ -129,20 +129,9 @@ def curves(score: PairScore) -> list[Plot]:
     if len(points) < 2:
         return []
     x, label = places(points)
-    pairs = f"{score.rows['dev']:,} pairs"
-    drawn = [
-        (
-            f"Mean of paradigms over checkpoints ({pairs})",
-            plots.lines(
-                [
-                    ("accuracy", x, [point["score"] for point in points]),
-                    ("chance", x, [score.majority or 0.0] * len(x)),
-                ],
-                label,
-                "accuracy",
-            ),
-        )
-    ]
+    means = [("accuracy", x, [point["score"] for point in points]), ("chance", x, [score.majority or 0.0] * len(x))]
+    title = f"Mean of paradigms over checkpoints ({score.rows['dev']:,} pairs)"
+    drawn = [(title, plots.lines(means, label, "accuracy"))]
     names = sorted(points[0]["phenomena"])
     for start in range(0, len(names), MOST_CURVES):
         part = [

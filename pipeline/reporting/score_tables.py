@@ -176,14 +176,8 @@ def training_of(source: str) -> str:
 
 def seed_groups(stages: Stages, least: int = 2) -> Groups:
     """Return the stages that `least` or more seeds have, in the order of the run."""
-    own = next(
-        (
-            int(made.manifest.config["seed"])
-            for name, made in stages.items()
-            if made.manifest.stage == "train" and "seed" in made.manifest.config and not COPY.fullmatch(name)
-        ),
-        0,
-    )
+    made = (one.manifest for name, one in stages.items() if not COPY.fullmatch(name))
+    own = next((int(one.config["seed"]) for one in made if one.stage == "train" and "seed" in one.config), 0)
     found: Groups = {}
     for name in stages:
         copied = COPY.fullmatch(name)

@@ -37,6 +37,14 @@ def flash_kernel(q: Tensor, k: Tensor, v: Tensor, how: AttentionArgs) -> Tensor:
     return attn_out
 
 
+def _placed_and_named(
+    bounds: Tensor, longest: int, dropout: float, causal: bool, window: int
+) -> tuple[tuple[Any, ...], dict[str, int]]:
+    """Return what both kernels get of sequences, of queries and of keys, and how far a token sees."""
+    sides = {"window_size_left": window, "window_size_right": 0 if causal else window}
+    return (bounds, bounds, longest, longest, dropout, causal), sides
+
+
 # PyTorch's own kernels `aten::_flash_attention_forward` and `_backward` do dropout, causal and local
 # attention over sequences laid end to end, but its public faces do not: `varlen_attn` has no dropout, and
 # nested tensors cost milliseconds of Python for each layer. The operator here is a direct call. The compiler
@@ -50,20 +58,8 @@ def flash_attention(
     Three times `(T, N, D)`; `bounds` `(B+1,)` int32; no sequence is longer than `longest`. A token
     sees those at most `window` places away, or all of its sequence with `FAR`.
     """
-    out, total, seed, _, _ = torch.ops.aten._flash_attention_forward(
-        q,
-        k,
-        v,
-        bounds,
-        bounds,
-        longest,
-        longest,
-        dropout,
-        causal,
-        False,
-        window_size_left=window,
-        window_size_right=0 if causal else window,
-    )
+    placed, sides = _placed_and_named(bounds, longest, dropout, causal, window)
+    out, total, seed, _, _ = torch.ops.aten._flash_attention_forward(q, k, v, *placed, False, **sides)
     return out.contiguous(), total, seed
 
 
@@ -83,24 +79,9 @@ def flash_attention_backward(
     window: int,
 ) -> Three:
     """Return the gradients of queries, keys and values, each `(T, N, D)`."""
-    found = torch.ops.aten._flash_attention_backward(
-        gradient,
-        q,
-        k,
-        v,
-        out,
-        total,
-        bounds,
-        bounds,
-        longest,
-        longest,
-        dropout,
-        causal,
-        seed,
-        torch.empty(0, device=q.device),
-        window_size_left=window,
-        window_size_right=0 if causal else window,
-    )
+    placed, sides = _placed_and_named(bounds, longest, dropout, causal, window)
+    made, spare = (gradient, q, k, v, out, total), torch.empty(0, device=q.device)
+    found = torch.ops.aten._flash_attention_backward(*made, *placed, seed, spare, **sides)
     return found[0].contiguous(), found[1].contiguous(), found[2].contiguous()
 
 
