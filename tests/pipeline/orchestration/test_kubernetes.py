@@ -225,7 +225,7 @@ def put_record(out):
 def cluster(root, tmp_path, monkeypatch):
     made = Cluster(root, tmp_path)
     monkeypatch.setattr(kubernetes, "connect", lambda namespace: (made, "bert"))
-    monkeypatch.setattr(kubernetes, "CustomObjects", lambda namespace: made)
+    monkeypatch.setattr(kubernetes.job_status, "CustomObjects", lambda namespace: made)
     monkeypatch.setenv("BERT_DRIVER", OWNER.name)
     monkeypatch.setenv("BERT_DRIVER_UID", OWNER.uid)
     return made
