@@ -269,7 +269,7 @@ def read_weights(folder: Path, names: Names, content: Json) -> Weights:
             for part in parts:
                 found |= read_file(part)
             words = ".".join(names.embedding_name.split(".")[-2:])
-            if not any(name.endswith(words) for name in found):
+            if not any(name.endswith((words, names.decoder)) for name in found):
                 raise InputError(f"not a {names.title}: {words} not found", path=folder / name)
             try:
                 found = names.canonical({n.removeprefix("module."): t for n, t in found.items()}, content)
@@ -386,9 +386,9 @@ def check_sizes(folder: Path, config: ModelConfig, weights: int) -> None:
 
 
 def check_decoder(folder: Path, found: Weights, names: Names) -> None:
-    """Remove the decoder from `found`, and check that it equals the word embeddings."""
-    weight, words = found.pop(names.decoder, None), found.get(names.embedding_name)
-    if weight is not None and words is not None and not torch.equal(weight, words):
+    """Remove the decoder from `found`, and check that it equals the word embeddings, or is their only name."""
+    weight = found.pop(names.decoder, None)
+    if weight is not None and not torch.equal(weight, found.setdefault(names.embedding_name, weight)):
         raise InputError("the decoder must be tied to the word embeddings", path=folder)
 
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 import transformers
 import yaml
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file, save_file, save_model
 from tokenizers import Tokenizer
 from transformers import AutoModel, AutoModelForMaskedLM, AutoModelForSequenceClassification, AutoTokenizer, BertConfig
 
@@ -188,6 +188,16 @@ def test_what_we_compute_otherwise_is_refused(theirs, changes, reason):
     path.write_text(json.dumps(json.loads(path.read_text()) | yaml.safe_load(changes)))
     with pytest.raises(InputError, match=reason):
         bert_format.load(theirs[0])
+
+
+def test_tied_weights_may_have_the_decoders_name_alone(theirs):
+    folder, model = theirs
+    expected = bert_format.load(folder)[1]
+    save_model(model, str(folder / "model.safetensors"))
+    assert "model.embeddings.tok_embeddings.weight" not in load_file(folder / "model.safetensors")
+    _, found, notes, _ = bert_format.load(folder)
+    assert notes == []
+    assert all(torch.equal(found[name], expected[name]) for name in expected)
 
 
 def test_a_decoder_of_its_own_is_refused(theirs):
