@@ -24,7 +24,7 @@ from pipeline.config import PredictConfig, TaskConfig
 from pipeline.console import output, terminal
 from pipeline.errors import InputError
 from pipeline.evaluation.input_rows import Row, longest_of, rows_of
-from pipeline.evaluation.task_types import rounded
+from pipeline.evaluation.task_types import round_score
 from pipeline.evaluation.task_types.question_answering import Answers, Question
 from pipeline.evaluation.task_types.token_classification import Tagging, words_in
 from pipeline.tokenization.coverage import Coverage
@@ -243,7 +243,7 @@ class TunedModel:
         answers, labels = [], self.found.labels
         for row, logits in zip(block, self.class_logits(list(map(self.sides, block))), strict=True):
             if not labels:
-                answers.append({"text": row.text, "score": rounded(float(logits[0]))})
+                answers.append({"text": row.text, "score": round_score(float(logits[0]))})
                 continue
             several = self.found.model.config.several
             shares = expit(logits) if several else softmax(logits)

@@ -35,7 +35,12 @@ START = {
     "readings": (10.0, 0.7),
 }
 RATE, CLEAR = 0.01, 0.01  # of most records; what of bits per byte is more than chance
-USUAL = {"length": 64, "architecture": "bert", "tokens_a_step": 1024, "dropout": 0.0}  # what the law does not depend on
+USUAL = {
+    "length": 64,
+    "architecture": "modern",
+    "tokens_a_step": 1024,
+    "dropout": 0.0,
+}  # what the law does not depend on
 LEAST = 1_000_000  # tokens of a training that the law is of
 Row = dict[str, Any]
 
@@ -71,7 +76,8 @@ def usual(rows: list[Row]) -> list[Row]:
 def expected(coefficients: dict[str, float], factor: float, row: Row) -> float:
     once = row["tokens_once"] * row["bytes_a_token"]
     readings = row["tokens"] / row["tokens_once"]
-    return factor * law.bits_per_byte(coefficients, row["parameters"], once, readings, row["entries"])
+    inner = law.outside_embeddings(row["parameters"], row["entries"], int(row["size"].split("x")[1]))
+    return factor * law.bits_per_byte(coefficients, inner, once, readings, row["entries"])
 
 
 def fit(rows: list[Row]) -> tuple[dict[str, float], dict[str, float]]:

@@ -25,7 +25,7 @@ import yaml
 from benchmarks.shared import read
 from model.config import ModelConfig
 from model.tracking.metrics_file import read_metrics
-from model.training import cost
+from model.training import cost, probe
 from pipeline.records.checkpoint_folder import read_field
 from pipeline.records.manifest import require_manifest
 from pipeline.records.metrics import BITS, CorpusCounts, TrainingSummary
@@ -84,10 +84,8 @@ def trained(row: Row, corpora: Path) -> Row:
     batch = row["tokens_a_step"] // length
     steps = max(20, round(counts.train * row["readings"] / batch))
     layers, hidden = map(int, row["size"].split("x"))
-    shape = {"layers": layers, "hidden": hidden, "heads": max(1, hidden // 64), "feed_forward": 4 * hidden}
     modern = row["architecture"] == "modern"
-    if modern:
-        shape["feed_forward"] = 3 * hidden // 2
+    shape = probe.shape(layers, hidden) | ({} if modern else {"feed_forward": 4 * hidden})
     spent = command(
         "train",
         f"out={out}",

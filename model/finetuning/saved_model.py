@@ -149,7 +149,7 @@ def head_of(folder: Path | str, size: ModelConfig, others: Weights, kind: str, l
     if kind in (ANSWER, CHOICE):
         return found | pooler
     if kind == CLASS and not labels and "label_deviation" in content:
-        return without_scale(content, found) | pooler
+        return remove_scale(content, found) | pooler
     exact = {str(word): int(number) for number, word in (content.get("id2label") or {}).items()}
     known = {word.casefold(): number for word, number in exact.items()} | exact
     rows = [known.get(label, known.get(label.casefold(), -1)) for label in labels]
@@ -162,7 +162,7 @@ def scale_of(content: Json) -> tuple[float, float]:
     return float(content.get("label_mean", 0.0)), float(content.get("label_deviation", 1.0))
 
 
-def without_scale(content: Json, head: Weights) -> Weights:
+def remove_scale(content: Json, head: Weights) -> Weights:
     """Return the last layer of a head as it was learnt, by our names."""
     mean, deviation = scale_of(content)
     return {name: (tensor.float() - mean * name.endswith("bias")) / deviation for name, tensor in head.items()}
@@ -195,7 +195,7 @@ def load(folder: Path | str) -> tuple[ModelConfig, SavedModel]:
     model = BertWithHead(size, HeadConfig(kind, len(head["bias"]), several=several, scale=scale_of(content)))
     random = {note.partition(":")[0] for note in notes if note.endswith(bert_format.INITIALISED)}
     weights = model.pretrained({name: tensor for name, tensor in state.items() if name not in random})
-    weights |= without_scale(content, {f"head.{part}": t for part, t in head.items() if t is not None})
+    weights |= remove_scale(content, {f"head.{part}": t for part, t in head.items() if t is not None})
     weights |= pooler_in(bert_format.names_for(size), kind, others)
     if lost := sorted({*model.state_dict()} - {*weights}):
         raise InputError(f"{len(lost)} tensors of {named} are missing, e.g. {lost[0]}", path=folder)

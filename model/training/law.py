@@ -43,10 +43,18 @@ def worth(once: float, readings: float, half: float) -> float:
 
 
 def bits_per_byte(law: dict[str, float], parameters: float, once: float, readings: float, entries: float) -> float:
-    """Return the expected bits per byte of a model trained on text of `once` bytes, without white space."""
+    """Return the expected bits per byte of a model trained on text of `once` bytes, without white space.
+
+    Its `parameters` are those outside the embeddings: a row of a vocabulary reads no context.
+    """
     of_size = law["size"] * (parameters / MILLION) ** -law["size_power"]
     of_text = law["text"] * (worth(once, readings, law["readings"]) / MILLION) ** -law["text_power"]
     return float((law["least"] + of_size + of_text) * (entries / USUAL) ** law["entries_power"])
+
+
+def outside_embeddings(parameters: float, entries: int, hidden: int) -> float:
+    """Return the parameters of a model without its word embeddings and the decoder's bias."""
+    return parameters - entries * (hidden + 1)
 
 
 def expect(parameters: float, once: float, readings: float, entries: int) -> Expected:

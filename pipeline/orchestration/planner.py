@@ -121,7 +121,7 @@ def plan(hours: float, config: RunConfig) -> tuple[Words, str]:
     best = choices[0]
     sizes = {one.size: one for one in reversed(choices)}  # the best of each
     lines = [
-        f"hours={hours:g}: bert {best.size}; {text.words:,} words{'' if text.whole else ' and more'}, counted; "
+        f"hours={hours:g}: modernbert {best.size}; {text.words:,} words{'' if text.whole else ' and more'}, counted; "
         f"{rounded(training_seconds(hours, text))} of training at this machine's measured rate",
         f"{'':9}{TITLES}",
         f"{'chosen':9}{best}",
@@ -134,6 +134,7 @@ def plan(hours: float, config: RunConfig) -> tuple[Words, str]:
     layers, hidden = map(int, best.size.split("x"))
     settings: dict[str, Any] = {
         "recipe": RECIPE,
+        "model": probe.MODEL,
         "model.name": best.size,
         **{f"model.{key}": value for key, value in probe.shape(layers, hidden).items()},
         "vocab.size": best.entries,
@@ -185,7 +186,8 @@ def candidates(hours: float, text: Text, rates: probe.Rates, share: float) -> It
             tokens = min(most, max(rate * training_seconds(hours, text) - spent, STEP * 20))
             readings, parameters = tokens * bytes_a_token / once, cost.parameters(model)
             steps = max(1, round(tokens / STEP / known["fill"]))
-            expected = law.expect(parameters, once, readings, entries)
+            inner = law.outside_embeddings(parameters, entries, hidden)
+            expected = law.expect(inner, once, readings, entries)
             yield Choice(size, entries, parameters, steps, tokens, readings, expected)
 
 

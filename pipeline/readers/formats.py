@@ -49,7 +49,7 @@ def not_prose(head: str) -> str | None:
     return next((f"is {kind['what']}; use {kind['use']}" for begins, kind in _BEGINS if begins.match(head)), None)
 
 
-def of_file(file: compressed.CompressedFile) -> str | None:
+def name_file(file: compressed.CompressedFile) -> str | None:
     """Return what a file is by its beginning, and what to type, if that is known."""
     with contextlib.suppress(InputError):
         return not_prose(next(file.read(), (b"", True))[0][: 1 << 12].decode("latin-1"))

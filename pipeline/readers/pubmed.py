@@ -70,7 +70,7 @@ class Reader:
                     root = element
                     if local(root) != "PubmedArticleSet":
                         why = f"the root element is <{local(root)}>, not <PubmedArticleSet>"
-                        raise InputError(formats.of_file(file) or why, path=path)
+                        raise InputError(formats.name_file(file) or why, path=path)
                 elif event == "end" and element.tag in _RECORDS:
                     yield element
                     root.clear()

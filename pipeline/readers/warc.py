@@ -92,7 +92,7 @@ class Reader:
                         yield document
                 whole = record and (record.record_id == _END_ID if packed else _is_whole(opened, record))
         except (OSError, ValueError, KeyError) as error:
-            why = placeholders.file_placeholder(path) or (record is None and formats.of_file(file))
+            why = placeholders.file_placeholder(path) or (record is None and formats.name_file(file))
             why = why or f"damaged after {last} ({first_line(error)}); download the file again"
             raise InputError(why, path=path) from error
         if not whole:

@@ -333,7 +333,7 @@ def _complete(page: Page, element: Element) -> None:
 
 def _check_root(file: CompressedFile, tag: str) -> str:
     if tag != "mediawiki":
-        if why := placeholders.file_placeholder(file.file) or formats.of_file(file):
+        if why := placeholders.file_placeholder(file.file) or formats.name_file(file):
             raise InputError(why, path=file.file)
         raise InputError(
             f"the root element is <{tag}>, not <mediawiki>; use a complete dump of a wiki's pages",

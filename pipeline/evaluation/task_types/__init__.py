@@ -63,7 +63,7 @@ class TaskType(Protocol):
         """Return the answers in exchange formats other than the table, by file name."""
 
 
-def rounded(score: float) -> float:
+def round_score(score: float) -> float:
     """Return a score with six decimals, or as many digits of a smaller one: scores have any scale."""
     return round(score, 6) if abs(score) >= 1 else float(f"{score:.6g}")
 

@@ -6,7 +6,7 @@ import numpy.typing as npt
 from model.finetuning.features import Samples, TruncationConfig, tokenize
 from pipeline.config import TaskConfig
 from pipeline.evaluation import examples, metrics
-from pipeline.evaluation.task_types import Dataset, Given, Keep, Logits, Scores, chosen, rounded
+from pipeline.evaluation.task_types import Dataset, Given, Keep, Logits, Scores, chosen, round_score
 from pipeline.tokenization.wordpiece import WordPiece
 
 
@@ -43,7 +43,7 @@ class Classification:
     def decode(self, part: Dataset, logits: Logits) -> Given:
         """Return class indices, lists of them if several are right, or rounded scores."""
         if not self._classes:
-            return [rounded(float(value[0])) for value in logits]
+            return [round_score(float(value[0])) for value in logits]
         if self._task.multilabel:
             return [np.flatnonzero(value > 0).tolist() for value in logits]
         return [int(value.argmax()) for value in logits]

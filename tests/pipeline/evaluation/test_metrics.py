@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.evaluation import metrics
-from pipeline.evaluation.task_types import rounded
+from pipeline.evaluation.task_types import round_score
 
 # Devlin et al. 2019, table 1, in the order of metrics.GLUE: each system's nine columns, its average
 PAPER = {
@@ -70,5 +70,5 @@ def test_macro_f1_is_the_mean_over_classes():
 
 def test_scores_of_any_scale_keep_their_digits():
     for scale in (1e-9, 1e-5, 1.0, 1e6):
-        found = [rounded(scale * value) for value in (1.00001, 1.00002, 3.0)]
+        found = [round_score(scale * value) for value in (1.00001, 1.00002, 3.0)]
         assert found == pytest.approx([scale * 1.00001, scale * 1.00002, scale * 3], rel=1e-6)

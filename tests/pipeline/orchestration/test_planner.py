@@ -51,6 +51,15 @@ def test_a_plan_is_settings_that_can_be_typed(words, tmp_path):
     assert run.stages["train"].optimizer.learning_rate == pytest.approx(law.near("rate", hidden), rel=1e-3)
 
 
+def test_a_plan_of_an_earlier_release_stays_a_bert(words, tmp_path):
+    assert composed(*words, "hours=1").stages["train"].model.architecture == "modernbert"
+    path = tmp_path / "run" / planner.FILE
+    kept = json.loads(path.read_text())
+    kept["words"] = [word for word in kept["words"] if not word.startswith("model=")]
+    path.write_text(json.dumps(kept))
+    assert composed(*words, "hours=1").stages["train"].model.architecture == "bert"
+
+
 def test_what_is_typed_counts(words):
     run = composed(*words, "hours=1", "vocab.size=1234", "train.optimizer.learning_rate=0.5", "model.layers=3")
     assert run.stages["vocab"].size == 1234
