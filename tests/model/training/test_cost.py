@@ -12,7 +12,7 @@ from model.encoders.architectures import build_model, parameter_shapes
 from model.encoders.batch import Batch
 from model.encoders.encoder import prepare_for
 from model.training import cost
-from model.training.cost import Setting
+from model.training.cost import GIB, Setting
 from model.training.step_metrics import losses
 from tests.model.encoders import test_bert
 
@@ -142,3 +142,13 @@ def test_a_local_layer_costs_the_pairs_in_sight_and_a_gated_unit_its_third_produ
         expected = 4 * 6 * products * length + 12 * 16 * (2 * length**2 + 2 * seen)
         expected += 6 * (16 * 50 + 16**2) * 0.3 * length
         assert cost.flops(modern, [length], 0.3) == pytest.approx(expected)
+
+
+def test_more_fits_where_there_is_more_room():
+    fits = cost.tokens_that_fit
+    assert fits(setting("base"), 80 * GIB) == cost.ENOUGH
+    assert 2_000 < fits(setting("large"), 16 * GIB) < fits(setting("large"), 40 * GIB)
+    assert fits(setting("large"), 16 * GIB) < fits(setting("large", ranks=8), 16 * GIB)
+    assert fits(setting("large"), 16 * GIB) < fits(setting("large", recompute=True), 16 * GIB)
+    assert fits(setting("large", half=False), 16 * GIB) < fits(setting("large"), 16 * GIB)
+    assert fits(setting("large"), 2 * GIB) == 0

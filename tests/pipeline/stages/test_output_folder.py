@@ -17,6 +17,7 @@ from pipeline.stages import fetch_inputs, stage
 from pipeline.stages.fingerprints import fingerprint_path
 from pipeline.storage import lease
 from pipeline.storage.stores.remote_file import LARGEST, parse
+from tests.pipeline.stages.one_more_run import CutOff, resumed
 from tests.support import objects
 from tests.support.refusals import refused
 from tests.support.servers import s3_server
@@ -267,3 +268,19 @@ def test_a_store_without_conditions_is_named(bucket, store, capfd):
     with fetch_inputs.lock_run(f"{bucket}/run"):
         pass
     assert "warning: " in capfd.readouterr().err
+
+
+def test_a_file_that_an_input_has_lost_is_read_no_more(bucket, tmp_path):
+    for files in ({"a.txt": b"a", "b.txt": b"b"}, {"a.txt": b"a"}):
+        stage.run("download", download(bucket, tmp_path / "a", force=True), Maker(files))
+        folder = fetch_inputs.fetch_input(tmp_path / "b", f"{bucket}/run/download", "source")
+        assert {path.name for path in folder.iterdir()} == {*files, MANIFEST}
+
+
+def test_a_forced_stage_goes_on_on_another_machine(bucket, tmp_path):
+    out = f"{bucket}/run/evaluate"
+    for first, second in (("a", "b"), ("c", "d")):
+        with pytest.raises(CutOff):
+            resumed(out, tmp_path / first, fail=True, force=True)
+        assert resumed(out, tmp_path / second, fail=False) == 1
+    assert names(out) == {"runs/0.txt", "runs/1.txt", MANIFEST}

@@ -241,3 +241,12 @@ def test_a_part_of_a_finished_folder_has_the_fingerprint_of_its_stage(tmp_path):
     assert fingerprints.fingerprint_path(made / "table.tsv") != "e" * 64
     (made / "other").mkdir()
     assert fingerprints.fingerprint_path(made / "other") != "e" * 64
+
+
+def test_a_crash_between_the_renames_is_mended(tmp_path):
+    make = Maker()
+    stage.run("tasks", config(tmp_path), make)
+    (tmp_path / "made").rename(tmp_path / ".made.old")
+    stage.run("tasks", config(tmp_path), make)
+    assert make.calls == 1
+    assert (tmp_path / "made" / "data.txt").exists()

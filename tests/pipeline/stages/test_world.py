@@ -334,3 +334,15 @@ def test_no_story_loses_what_a_rule_keeps(machine):
         suppress_health_check=list(HealthCheck),
     )
     for_seconds(lambda: run_state_machine_as_test(machine, settings=chosen))
+
+
+@pytest.mark.parametrize("data", [b"00007", b"7", None])
+def test_what_was_changed_in_a_finished_folder_is_read_or_made_again(world, data):
+    world.train("short", "a")
+    right = world.convert("train", "convert", "a").figures["number"]
+    world.convert("convert", "use", "a")
+    world.change("convert", "number", data)
+    if data is not None:
+        assert world.convert("convert", "use", "a").figures["number"] == int(data)
+    assert world.convert("train", "convert", "a").figures["number"] == right
+    assert int(world.names("convert")["number"]) == right
