@@ -104,3 +104,25 @@ def test_scores_over_converted_checkpoints_are_drawn_where_nothing_is_fine_tuned
     text = page(tmp_path)
     assert "Scores on dev sets" not in text
     assert text.count("<figcaption>BLiMP over checkpoints") == 1
+
+
+def test_learning_curves_of_minimal_pairs_are_drawn_a_line_per_seed(tmp_path):
+    for seed in (0, 1, 5):
+        points = [
+            {"words": words, "tokens": None, "step": None, "score": score, "phenomena": {}}
+            for words, score in ((0, 0.5), (1e6, 0.6 + seed / 100))
+        ]
+        folder = tmp_path / f"evaluate-curve{f'-seed{seed}' * bool(seed)}"
+        manifest(folder, "evaluate", f"{seed}", {}, **pairs_figures(checkpoints=points))
+    figure = page(tmp_path).split("<figcaption>BLiMP, mean of paradigms (evaluate-curve)")[1]
+    figure = figure.split("</figure>")[0]
+    assert [f"seed {seed}" in figure for seed in (0, 1, 5, 7)] == [True, True, True, False]
+    assert "words seen" in figure
+
+
+def test_checkpoints_are_drawn_over_the_words_that_they_have_seen(tmp_path):
+    figures = pairs_figures(checkpoints=points(1, 2, 3))
+    manifest(tmp_path / "evaluate-blimp", "evaluate", "e", {"pretrained": "c"}, **figures)
+    text = page(tmp_path)
+    assert "words seen" in text
+    assert "Phenomena 1 to 1" in text
