@@ -29,7 +29,7 @@ PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").r
 OTHERS = {"kubectl": "a cluster", "sbatch": "a cluster", "mvn": "a cluster", "java": "a cluster", "docker": "a daemon"}
 OTHERS |= {"wandb": "a network", "go": "a network"}
 INLINE = re.compile(r"`([\w.-]+(?:=[^`\s]+)?(?: [\w.-]+=[^`\s]+)*)`")
-FILE = r"(?:html|jsonl|md|py|tsv|txt|yaml)\b"
+FILE = r"(?:html|jsonl?|md|py|tsv|txt|yaml)\b"
 STAGE_KEY = re.compile(rf"(?:stages\.)?({'|'.join(STAGES)})(?:-\w+)?\.(?!{FILE})(\w[\w.]*)")
 PROSE = re.compile(r"`((?:python|deepspeed|make) [^`]+)`")
 
