@@ -24,6 +24,8 @@ _EMPTY = re.compile(rf"(?<!\s)\s*+[(\[](?=[^()\[\]{_LEFT}{_FROM}]*+[{_LEFT}{_FRO
 _HOLE = re.compile(rf"(?<!\s)(\s*+){_LEFT}(?:[\s,–-]*+{_LEFT})*+(?=([.,;:!?)\]]|\s|$)?)")
 
 
+_RAISED = "\x07"
+_EXPONENT = re.compile(rf"(?<=\d){_RAISED}(?=[-\u2212+]?\d)")  # 10 and a raised 6 are not 106
 _MARKS = dict.fromkeys(map(ord, (_FROM, _TO)))
 
 
@@ -103,6 +105,8 @@ class Prose:
 
     def divided(self, pieces: str) -> list[str]:
         """Return the paragraphs of pieces."""
+        if _RAISED in pieces:
+            pieces = _EXPONENT.sub("^", pieces).replace(_RAISED, "")
         refers = _LEFT in pieces or _FROM in pieces
         found = (self.finished(_closed_up(each) if refers else each).strip() for each in pieces.split("\0"))
         return list(filter(None, found))
@@ -151,7 +155,7 @@ class Prose:
 
     def before(self, element: Element, name: str) -> str:
         """Return what an element puts before its text."""
-        return ""
+        return _RAISED if name == "sup" else ""
 
     def after(self, element: Element, name: str) -> str:
         """Return what an element puts after its text."""
