@@ -2,10 +2,10 @@
 # onnxruntime_extensions 0.15.2 (gen_processing_models) with onnxruntime 1.32.0, beside transformers 5.24.0.
 #
 # Guess: the ONNX graph that is made from a BertTokenizer gives its ids.
-# Seen: an uncased tokenizer drops accents unless told otherwise (strip_accents=None), the graph keeps them: "Café" is an
-#   entry that an uncased vocabulary does not have. With strip_accents=True it drops those of Latin letters alone: Greek
-#   and Cyrillic words keep theirs, Devanagari its marks. Cased and uncased, the full-width comma and brackets, the Arabic
-#   comma and the danda divide no words: "a，b" is one unknown word.
+# Seen: an uncased tokenizer drops accents unless told otherwise (strip_accents=None), the graph keeps them: "Café" is
+#   an entry that an uncased vocabulary does not have. With strip_accents=True it drops those of Latin letters alone:
+#   Greek and Cyrillic words keep theirs, Devanagari its marks. Cased and uncased, the full-width comma and brackets,
+#   the Arabic comma and the danda divide no words: "a，b" is one unknown word.
 # What follows: compare ids on the languages that are served; write strip_accents into uncased tokenizers.
 set -euo pipefail
 work=$(mktemp -d)

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # onnxruntime_extensions 0.15.2 (pp_api.Tokenizer, the C API), beside tokenizers 0.23.3.
 #
-# Guess: opened on the folder of an encoder with byte-level BPE, it adds [CLS] and [SEP] as tokenizer.json's post-processor
-#   says, at the latest with add_special_tokens=True, or refuses the folder.
+# Guess: opened on the folder of an encoder with byte-level BPE, it adds [CLS] and [SEP] as tokenizer.json's
+#   post-processor says, at the latest with add_special_tokens=True, or refuses the folder.
 # Seen: it opens and adds neither, whatever the option and the post-processor (TemplateProcessing, BertProcessing). It
 #   leaves out the normalizer too (Lowercase, NFC), and Digits before ByteLevel. Only `add_bos_token` and
 #   `add_eos_token` of tokenizer_config.json, which name the two tokens of a decoder, bring them.

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# safetensors 0.8.0 (save_model) and transformers 5.24.0, torch 2.13.0: which name a shared tensor keeps.
+# safetensors 0.8.0 (save_model) and transformers 5.24.0, torch 2.13.0: which name a shared tensor keeps. (Installs 5 GB.)
 #
-# Guess: a masked-language model written by safetensors.torch.save_model beside its config.json opens in transformers, with
-#   its head or without, as the same encoder.
-# Seen: of tied tensors the name that comes first in the alphabet is written. For BERT that is the embeddings' and all is
-#   well; for RoBERTa, ModernBERT and DeBERTa-v2 it is the head's (`lm_head.decoder.weight`, `decoder.weight`,
+# Guess: a masked-language model written by safetensors.torch.save_model beside its config.json opens in transformers,
+#   with its head or without, as the same encoder.
+# Seen: of tied tensors the name that comes first in the alphabet is written. For BERT that is the embeddings' and all
+#   is well; for RoBERTa, ModernBERT and DeBERTa-v2 it is the head's (`lm_head.decoder.weight`, `decoder.weight`,
 #   `cls.predictions.decoder.weight`). AutoModelForMaskedLM ties them again; AutoModel takes no notice of the file's
 #   metadata, which names the lost one, and gives random word embeddings, with a line MISSING in its report.
 # What follows: save with save_pretrained, which keeps the embeddings; look for MISSING embeddings before fine-tuning.
@@ -37,7 +37,8 @@ for kind in ("bert", "roberta", "modernbert", "deberta-v2"):
         body = AutoModel.from_pretrained(folder).eval()(ids)[0] - model.base_model(ids)[0]
     head = sorted(name for name in load_file(f"{folder}/model.safetensors") if name.endswith("decoder.weight"))
     found[kind] = (float(whole.abs().max()) < 1e-5, float(body.abs().max()) < 1e-5)
-    print(f"{kind}: same logits {found[kind][0]}, same encoder {found[kind][1]}; in the file: {head or 'the embeddings'}")
-sys.exit(found != {"bert": (True, True), **dict.fromkeys(("roberta", "modernbert", "deberta-v2"), (True, False))})
+    print(f"{kind}: same logits {found[kind][0]}, same encoder {found[kind][1]}; file: {head or 'the embeddings'}")
+lost = dict.fromkeys(("roberta", "modernbert", "deberta-v2"), (True, False))
+sys.exit(found != {"bert": (True, True), **lost})
 PY
 "$work/venv/bin/python" -W ignore "$work/try.py" "$work" 2> "$work/errors" || { cat "$work/errors"; exit 1; }

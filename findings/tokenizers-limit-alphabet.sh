@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # tokenizers 0.23.3: training a vocabulary with a limited alphabet.
 #
-# Guess: a letter beyond `limit_alphabet` (1,000 in BertWordPieceTokenizer) ends a piece, so that each entry learnt occurs
-#   in the text; and the letters kept are the same in each training.
-# Seen: the letter is taken out of its word and its neighbours are joined. From words such as 가X나, X a rare syllable, the
-#   entry 가나 is learnt, which the text has nowhere, while each of the words is [UNK]. Of letters that are equally frequent
-#   at the limit others are kept in each training: same text, same process, another alphabet.
-# What follows: Korean, Japanese and Chinese have more than 1,000 letters. Count them, keep all that are to be kept, and
-#   drop words with others from the text to learn from.
+# Guess: a letter beyond `limit_alphabet` (1,000 in BertWordPieceTokenizer) ends a piece, so that each entry learnt
+#   occurs in the text; and the letters kept are the same in each training.
+# Seen: the letter is taken out of its word and its neighbours are joined. From words such as 가X나, X a rare syllable,
+#   the entry 가나 is learnt, which the text has nowhere, while each of the words is [UNK]. Of letters that are equally
+#   frequent at the limit others are kept in each training: same text, same process, another alphabet.
+# What follows: Korean, Japanese and Chinese have more than 1,000 letters. Count them, keep all that are to be kept,
+#   and drop words with others from the text to learn from.
 set -euo pipefail
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -31,7 +31,7 @@ for _ in range(5):
     invented.append(sorted(entry for entry in entries if entry not in text))
 unknown = sum(tokenizer.encode(f"가{letter}나", add_special_tokens=False).tokens == ["[UNK]"] for letter in rare)
 print("entries that are nowhere in the text:", invented[0])
-print("different alphabets in five trainings:", len(alphabets), "of", {len(letters) for letters in alphabets}, "letters")
+print("alphabets of five trainings:", len(alphabets), "of", *{len(letters) for letters in alphabets}, "letters")
 print("words such as 가X나 that are [UNK]:", unknown, "of", len(rare))
 sys.exit(not (all("가나" in entries for entries in invented) and len(alphabets) > 1 and unknown >= 1000))
 PY

@@ -2,10 +2,11 @@
 # transformers 5.24.0 with tokenizers 0.23.3: whole-word masking and tokenizers whose offsets count the blank.
 #
 # Guess: DataCollatorForLanguageModeling(whole_word_mask=True) masks whole words, whatever the tokenizer.
-# Seen: a word is a run of tokens without a gap between their offsets. With DebertaV2Tokenizer, and with byte-level BPE
-#   before TemplateProcessing (ModernBERT's kind), a blank belongs to the token after it: the whole text is one word. It is
-#   masked from end to end, or, in six of seven draws, not at all. XLMRobertaTokenizer, which splits at blanks first, and
-#   byte-level BPE with a ByteLevel post-processor are right; `trim_offsets` of the pre-tokenizer does nothing.
+# Seen: a word is a run of tokens without a gap between their offsets. With DebertaV2Tokenizer, and with byte-level
+#   BPE before TemplateProcessing (ModernBERT's kind), a blank belongs to the token after it: the whole text is one
+#   word. It is masked from end to end, or, in six of seven draws, not at all. XLMRobertaTokenizer, which splits at
+#   blanks first, and byte-level BPE with a ByteLevel post-processor are right; `trim_offsets` of the pre-tokenizer
+#   does nothing.
 # What follows: the mean share of masked tokens looks right (15 %), so print the labels of one text before a training.
 set -euo pipefail
 work=$(mktemp -d)

@@ -2,9 +2,11 @@
 # wtf_wikipedia 10.4.2 (npm): text after a list, or after an indented line.
 #
 # Guess: text() has the words of an article in the article's order, and all of them.
-# Seen: within a paragraph, list items and indented lines move behind what follows them: "The law is", formula, "where m is"
-#   becomes "The law is where m is", formula. What stands between "<" and ">" is taken for a tag, also "a < b and c > d".
-# What follows: indented formulas and quotations are common in Wikipedia; sentences of text made this way run together.
+# Seen: within a paragraph, list items and indented lines move behind what follows them: "The law is", formula, "where
+#   m is" becomes "The law is where m is", formula. What stands between "<" and ">" is taken for a tag, also "a < b
+#   and c > d".
+# What follows: indented formulas and quotations are common in Wikipedia; sentences of text made this way run
+#   together.
 set -euo pipefail
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
