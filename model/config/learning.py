@@ -134,7 +134,7 @@ class ScheduleConfig(Section, key="schedule"):
     def check_steps(self, steps: int | None, batch_size: int) -> None:
         """Check that a run of `steps` updates fits into the schedule; None: not known yet."""
         for key, off in ({} if steps else {"first_step": "0", "total_steps": "null", "first_batch": "null"}).items():
-            self.require(not getattr(self, key), f"goes with {named('steps')} alone; without them it must be {off}", key)
+            self.require(not getattr(self, key), f"goes with {named('steps')}; here it must be {off}", key)
         end = self.first_step + (steps or 0)
         if steps and (self.total_steps or end) <= (self.spread_steps or 0):
             self.spread_steps = None  # the same steps have the same settings

@@ -282,11 +282,7 @@ class WordPiece:
         self._dropped = Dropped.of(self.library, spec)
         self._in_text = None  # special tokens that the model itself would find in text
         if not isinstance(model := self.library.model, models.BPE) or model.ignore_merges:
-            special = "|".join(re.escape(self.vocab[number]) for number in self.special_ids)
-            added = self.library.get_added_tokens_decoder().values()
-            within = re.compile(f".({special})|({special}).")
-            longer = [re.escape(one.content) for one in added if not one.special and within.search(one.content)]
-            self._in_text = re.compile("|".join((*longer, f"({special})")))  # CamemBERT has <s>NOTUSED
+            self._in_text = _special_names(self.library, [self.vocab[number] for number in self.special_ids])
         if not self.uncached:
             self._kinds = pretokenize.CharClasses(self.library)
             *composed, bert = members(spec["normalizer"])
@@ -490,7 +486,7 @@ class WordPiece:
         if self.mask not in known:
             self.library.add_special_tokens([own])
         names = [own, *(token.content for token in known.values() if token.special)]
-        special = re.compile("|".join(map(re.escape, names)))
+        special = _special_names(self.library, names)
         self.library.encode_special_tokens = False
         try:
             encoded = self.library.encode(
@@ -566,6 +562,15 @@ class WordPiece:
         encoded = self.library.encode_batch([texts[place] for place in several.tolist()], add_special_tokens=False)
         lost[several] = [self.unknown_of(one) for one in encoded]
         return int(lost @ times)
+
+
+def _special_names(library: Tokenizer, names: Texts) -> re.Pattern[str]:
+    """Return what finds special tokens in text, as its group, and longer tokens whole: CamemBERT has <s>NOTUSED."""
+    special = "|".join(map(re.escape, names))
+    within = re.compile(f".({special})|({special}).")
+    added = library.get_added_tokens_decoder().values()
+    longer = [re.escape(one.content) for one in added if not one.special and within.search(one.content)]
+    return re.compile("|".join((*longer, f"({special})")))
 
 
 def _spaced(name: re.Match[str]) -> str:
