@@ -44,6 +44,16 @@ class Compared:
     ties: int = 0  # at the cut
     rows: list[Any] = field(default_factory=list)  # of the file that says what was found
 
+    def scores(self, count: int, seed: int) -> dict[str, Any]:
+        """Return the metrics of all rows, with the interval of each by a bootstrap of the rows."""
+        key = counter_rng.key(seed, "bootstrap")
+        draws = [
+            self.measure(counter_rng.integers(key, np.arange(number * count, (number + 1) * count), count))
+            for number in range(RESAMPLES)
+        ]
+        intervals = {name: percentile_interval([one[name] for one in draws]) for name in draws[0]}
+        return {"scores": self.measure(np.arange(count)), "ties": self.ties, "intervals": intervals}
+
 
 def evaluate(config: EvaluateConfig, out: Path) -> Evaluation:
     """Score the model and what it is compared with; return the score, the summary line, and other files by name.
@@ -60,37 +70,42 @@ def evaluate(config: EvaluateConfig, out: Path) -> Evaluation:
 
         torch.set_num_threads(config.threads)
     compare, rows, remarks, faults = {RETRIEVAL: retrieval, SIMILARITY: similarity}[config.task.kind](config)
-    found, files, read = dict[str, Any](), dict[str, str](), dict[str, Coverage]()
-    key, folder = fingerprints.fingerprint("evaluate", config)[0], out / RUNS
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, system, known in systems(config):
-        done = strict_json.own(folder / f"{name}.json")
-        if done.get("key") != key:  # else kept by an interrupted evaluation
-            one = compare(system, TITLES[name])
-            scores = {"scores": one.measure(np.arange(rows["dev"])), "ties": one.ties}
-            scores["intervals"] = intervals(one, rows["dev"], config.seeds[0])
-            done = {"key": key, "scores": scores, "rows": one.rows, "coverage": asdict(known)}
-            write_text(folder / f"{name}.json", json.dumps(done, ensure_ascii=False) + "\n")
-        found[name], read[name] = done["scores"], Coverage(**done["coverage"])
-        files[f"{name}.json"] = json.dumps(done["rows"], ensure_ascii=False) + "\n"
-    task, metric = config.task, config.task.metrics[0]
+    made = measure_systems(config, compare, rows["dev"], out / RUNS)
+    found = {name: one["scores"] for name, one in made.items()}
+    files = {f"{name}.json": json.dumps(one["rows"], ensure_ascii=False) + "\n" for name, one in made.items()}
+    coverage = Coverage(**made[MODEL]["coverage"])
+    task, metric, own = config.task, config.task.metrics[0], found[MODEL]
     score = SystemScore(
         task=task.name,
         title=task.submission or task.name,
         kind=task.kind,
         metric=metric,
         rows=rows,
-        score=found[MODEL]["scores"][metric],
-        scores=found[MODEL]["scores"],
-        interval=found[MODEL]["intervals"][metric],
+        score=own["scores"][metric],
+        scores=own["scores"],
+        interval=own["intervals"][metric],
         baseline=found[RANDOM]["scores"][metric] if RANDOM in found else None,
         systems={TITLES[name]: one for name, one in found.items()},
-        coverage=read[MODEL].counts(),
+        coverage=coverage.counts(),
         malformed=len(faults),
         faults=faults[:FAULTS],
         remarks=remarks,
     )
-    return score, describe(score, config.pretrained, read[MODEL]), files
+    return score, describe(score, config.pretrained, coverage), files
+
+
+def measure_systems(config: EvaluateConfig, compare: Comparison, count: int, kept: Path) -> dict[str, Any]:
+    """Return what each system made of the task, by name; what an interrupted evaluation kept is taken."""
+    key, found = fingerprints.fingerprint("evaluate", config)[0], dict[str, Any]()
+    kept.mkdir(parents=True, exist_ok=True)
+    for name, system, known in systems(config):
+        found[name] = strict_json.own(kept / f"{name}.json")
+        if found[name].get("key") != key:
+            one = compare(system, TITLES[name])
+            scores = one.scores(count, config.seeds[0])
+            found[name] = {"key": key, "scores": scores, "rows": one.rows, "coverage": asdict(known)}
+            write_text(kept / f"{name}.json", json.dumps(found[name], ensure_ascii=False) + "\n")
+    return found
 
 
 def systems(config: EvaluateConfig) -> Iterator[tuple[str, exact_search.System, Coverage]]:
@@ -171,16 +186,6 @@ def similarity(config: EvaluateConfig) -> tuple[Comparison, dict[str, int], list
 
     faults = [f"{pluralize(len(malformed), 'malformed row')} skipped, {malformed[0]}"] if malformed else []
     return compare, {"dev": len(rows)}, faults, malformed
-
-
-def intervals(found: Compared, count: int, seed: int) -> dict[str, list[float]]:
-    """Return the interval of each metric, by a bootstrap of the rows."""
-    key = counter_rng.key(seed, "bootstrap")
-    draws = [
-        found.measure(counter_rng.integers(key, np.arange(number * count, (number + 1) * count), count))
-        for number in range(RESAMPLES)
-    ]
-    return {name: percentile_interval([one[name] for one in draws]) for name in draws[0]}
 
 
 def describe(found: SystemScore, pretrained: str, coverage: Coverage) -> str:
