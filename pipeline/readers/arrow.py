@@ -38,7 +38,10 @@ class Reader(columns.ColumnReader):
                     found += byte_ranges.cut(str(path), _batches(str(path), reader), split_bytes)
                 else:
                     found.append(compressed.CompressedFile(path).whole())
-        return files.cut(found)
+        ranges = files.cut(found)
+        splits = [path.parent for path in files if places.at(f"{path.parent.parent}/dataset_dict.json").is_file()]
+        ranges.notes.update(f"files of the split {split.name}, which is a folder that can be named" for split in splits)
+        return ranges
 
     def read(self, file_range: FileRange, log: ReadLog) -> Documents:
         """Yield the documents of the batches that begin in the file range.

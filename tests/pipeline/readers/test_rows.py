@@ -10,13 +10,14 @@ from pathlib import Path
 import conllu
 import pyarrow as pa
 import pyarrow.csv
+import pyarrow.feather
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.errors import ConfigError, InputError
-from pipeline.readers import Document
+from pipeline.readers import Document, open_corpus
 from tests.pipeline.readers.reading import config, read, rows_in
 from tests.support.refusals import refused
 
@@ -276,6 +277,15 @@ def test_a_folder_of_datasets_is_read_without_its_caches(tmp_path):
             to.write_table(pa.table({"text": [name]}))
     (tmp_path / "state.json").write_text(json.dumps({"_data_files": [{"filename": "data-00000-of-00001.arrow"}]}))
     assert texts("arrow", tmp_path) == ["data-00000-of-00001.arrow"]
+
+
+def test_the_splits_of_a_dictionary_of_datasets_are_named(tmp_path):
+    (tmp_path / "dataset_dict.json").write_text('{"splits": ["train", "test"]}')
+    for split in ("train", "test"):
+        (tmp_path / split).mkdir()
+        pyarrow.feather.write_feather(pa.table({"text": [split]}), tmp_path / split / "data-00000-of-00001.arrow")
+    notes = open_corpus(config("arrow", tmp_path), "").splits(1 << 20).notes
+    assert {note.split(",")[0] for note in notes} >= {"files of the split test", "files of the split train"}
 
 
 def delta(folder, commits):
