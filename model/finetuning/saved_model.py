@@ -118,7 +118,7 @@ def names_of(head: HeadConfig, labels: list[str]) -> Json:
     if head.kind == CLASS:
         content["problem_type"] = "regression" if head.outputs == 1 else SEVERAL if head.several else ONE_CLASS
     if head.scale != HeadConfig.scale:
-        content["label_mean"], content["label_deviation"] = head.scale
+        content |= dict(zip(bert_format.SCALE, head.scale, strict=True))
     return content
 
 
@@ -148,7 +148,7 @@ def head_of(folder: Path | str, size: ModelConfig, others: Weights, kind: str, l
     pooler = pooler_in(bert_format.names_for(size), kind, others)
     if kind in (ANSWER, CHOICE):
         return found | pooler
-    if kind == CLASS and not labels and "label_deviation" in content:
+    if kind == CLASS and not labels and bert_format.SCALE.keys() <= content.keys():
         return remove_scale(content, found) | pooler
     exact = {str(word): int(number) for number, word in (content.get("id2label") or {}).items()}
     known = {word.casefold(): number for word, number in exact.items()} | exact
@@ -157,14 +157,9 @@ def head_of(folder: Path | str, size: ModelConfig, others: Weights, kind: str, l
     return taken | pooler if max(rows, default=-1) >= 0 else {}
 
 
-def scale_of(content: Json) -> tuple[float, float]:
-    """Return the mean and deviation of the scores that a config.json says its head gives."""
-    return float(content.get("label_mean", 0.0)), float(content.get("label_deviation", 1.0))
-
-
 def remove_scale(content: Json, head: Weights) -> Weights:
     """Return the last layer of a head as it was learnt, by our names."""
-    mean, deviation = scale_of(content)
+    mean, deviation = bert_format.scale_of(content)
     return {name: (tensor.float() - mean * name.endswith("bias")) / deviation for name, tensor in head.items()}
 
 
@@ -192,7 +187,8 @@ def load(folder: Path | str) -> tuple[ModelConfig, SavedModel]:
     if head["weight"] is None or head["bias"] is None:
         raise InputError(f"{name}.weight and {name}.bias, the head of {named}, not found", path=folder)
     several = check_problem(folder, content, kind, len(head["bias"]))
-    model = BertWithHead(size, HeadConfig(kind, len(head["bias"]), several=several, scale=scale_of(content)))
+    scale = bert_format.scale_of(content)
+    model = BertWithHead(size, HeadConfig(kind, len(head["bias"]), several=several, scale=scale))
     random = {note.partition(":")[0] for note in notes if note.endswith(bert_format.INITIALISED)}
     weights = model.pretrained({name: tensor for name, tensor in state.items() if name not in random})
     weights |= remove_scale(content, {f"head.{part}": t for part, t in head.items() if t is not None})

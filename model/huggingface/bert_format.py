@@ -32,6 +32,7 @@ from pipeline.tokenization import known_models
 from pipeline.tokenization.wordpiece import SPECIAL, is_wordpiece, special_names
 
 CONFIG = "config.json"
+SCALE = {"label_mean": 0.0, "label_deviation": 1.0}  # of the scores that a head gives, without a word 0 and 1
 
 SEGMENTS = "token_type_ids"  # transformers' name of the inputs that tell two texts apart
 ABSURD = 1000  # times as many weights as there are
@@ -245,6 +246,12 @@ def load(folder: Path | str) -> tuple[ModelConfig, Weights, list[str], Weights]:
     notes += [f"{name}: ignored, not part of pre-training" for name in sorted(found)]
     config = without_padding(folder, content, config, state, notes)
     return config, {name: state[name] for name in shapes}, notes, found
+
+
+def scale_of(content: Json) -> tuple[float, float]:
+    """Return the mean and deviation of the scores that a config.json says its head gives."""
+    mean, deviation = (float(content.get(key, usual)) for key, usual in SCALE.items())
+    return mean, deviation
 
 
 def read_sizes(folder: Path | str) -> ModelConfig:

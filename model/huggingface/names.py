@@ -41,7 +41,7 @@ class Names:
     # Tensors as found in a file, and config.json -> tensors with the names of `parts`.
     canonical: Callable[[Weights, Json], Weights]
     pack: Callable[[Weights, Json], Weights]  # tensors by `parts` -> their format
-    # Fields of config.json other than `sizes` and `fixed`, from our sizes and the entries by id.
+    # Fields of config.json other than `sizes` and those of `known_models`, from our sizes and the entries by id.
     settings: Callable[[ModelConfig, list[str]], Json]
     read: Callable[[Json], Json]  # their config -> our settings not in `sizes`
     tokenizer: Json  # fields of tokenizer_config.json

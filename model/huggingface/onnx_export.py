@@ -205,9 +205,8 @@ def compare(path: Path, model: Served, inputs: list[Tensor]) -> float:
     with torch.no_grad():
         expected = dict(zip(model.outputs, model(*inputs), strict=True))
     real = inputs[1].bool()  # (B, L)
-    config = model.model.config
-    unit = abs(getattr(config, "label_mean", 0.0)) + getattr(config, "label_deviation", 1.0)  # of scores
-    units = {name: unit if name == "logits" else 1.0 for name in found}
+    mean, deviation = bert_format.scale_of(model.model.config.to_dict())
+    units = {name: abs(mean) + deviation if name == "logits" else 1.0 for name in found}
     apart = {name: (torch.from_numpy(found[name]) - expected[name]).abs() / units[name] for name in found}
     return max(float((one[real] if one.shape[:2] == real.shape else one).max()) for one in apart.values())
 

@@ -13,7 +13,7 @@ from pipeline.records import checkpoint_folder
 from pipeline.records.checkpoint_folder import Checkpoint
 from pipeline.tokenization.wordpiece import WordPiece
 
-ARCHITECTURE = ("architecture", "activation", "global_every", "local_window")  # keys that change what is computed
+COMPUTED, LAYERS = ("architecture", "activation"), ("global_every", "local_window")  # keys that change what is computed
 # Keys that may differ from those of the start, as in an extension of the context.
 CHOICES = ("rotary_local", "rotary_global", "layer_norm_epsilon", "classifier_pooling", "dropout", "attention_dropout")
 
@@ -154,7 +154,7 @@ def complete_size(config: TrainConfig, wordpiece: WordPiece, length: int) -> Mod
 def architecture_of(there: ModelConfig, here: ModelConfig) -> Json:
     """Return the architecture keys of `there` that have default values in `here`."""
     defaults = {one.name: one.default for one in fields(ModelConfig)}
-    keys = (*ARCHITECTURE, "rotary_local", "rotary_global", "classifier_pooling")
+    keys = (*COMPUTED, *LAYERS, "rotary_local", "rotary_global", "classifier_pooling")
     return {key: getattr(there, key) for key in keys if getattr(here, key) == defaults[key]}
 
 
@@ -165,8 +165,8 @@ def check_size(folder: Path | str, there: ModelConfig, here: ModelConfig) -> Non
         InputError: The sizes differ; the message lists every key to set.
     """
     # Learned positions are parameters; rotary ones may be extended.
-    more = ("positions",) if here.traits.learned_positions else ARCHITECTURE[2:]
-    fixed = (*ARCHITECTURE[:2], *SHAPE, *more)
+    more = ("positions",) if here.traits.learned_positions else LAYERS
+    fixed = (*COMPUTED, *SHAPE, *more)
     differ = [key for key in fixed if getattr(there, key) != getattr(here, key)]
     if differ:
         keys = " ".join(f"model.{key}={getattr(there, key)}" for key in fixed)

@@ -25,7 +25,8 @@ from pipeline.storage.atomic import write_text
 from pipeline.tokenization.wordpiece import SPECIAL, WordPiece, build
 
 ENTRIES, LENGTH, ROWS, BATCH = 4096, 64, 2048, 16  # of the text, and the samples of a step
-MODEL = "modern-tiny"  # the architecture of plans: records of ModernBERT are far better at equal tokens
+# Of plans: records of ModernBERT are far better at equal tokens.
+ARCHITECTURE, MODEL = "modernbert", "modern-tiny"
 SHAPES = {(1, 64): 60, (2, 128): 40, (4, 256): 10}  # layers and hidden size, and steps: seconds of two cores
 SETTINGS = [f"model={MODEL}", "objective=mlm", "optimizer=muon", "clip=null", "deepspeed=zero0", "log_every=2"]
 SETTINGS += [f"batch_size={BATCH}", f"micro_batch={BATCH}"]
@@ -41,7 +42,7 @@ def shape(layers: int, hidden: int) -> dict[str, int]:
 def model_of(layers: int, hidden: int, entries: int) -> ModelConfig:
     """Return the model of a size."""
     sizes: dict[str, Any] = {**shape(layers, hidden)}
-    return ModelConfig(name=f"{layers}x{hidden}", architecture="modernbert", vocab_size=entries, **sizes)
+    return ModelConfig(name=f"{layers}x{hidden}", architecture=ARCHITECTURE, vocab_size=entries, **sizes)
 
 
 def operations(model: ModelConfig, length: int) -> float:

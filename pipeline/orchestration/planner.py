@@ -121,8 +121,8 @@ def plan(hours: float, config: RunConfig) -> tuple[Words, str]:
     best = choices[0]
     sizes = {one.size: one for one in reversed(choices)}  # the best of each
     lines = [
-        f"hours={hours:g}: modernbert {best.size}; {text.words:,} words{'' if text.whole else ' and more'}, counted; "
-        f"{rounded(training_seconds(hours, text))} of training at this machine's measured rate",
+        f"hours={hours:g}: {probe.ARCHITECTURE} {best.size}; {text.words:,} words{'' if text.whole else ' and more'}, "
+        f"counted; {rounded(training_seconds(hours, text))} of training at this machine's measured rate",
         f"{'':9}{TITLES}",
         f"{'chosen':9}{best}",
         *(f"{'instead':9}{other}" for size, other in sizes.items() if size != best.size),

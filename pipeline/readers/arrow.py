@@ -39,8 +39,10 @@ class Reader(columns.ColumnReader):
                 else:
                     found.append(compressed.CompressedFile(path).whole())
         ranges = files.cut(found)
-        splits = [path.parent for path in files if places.at(f"{path.parent.parent}/dataset_dict.json").is_file()]
-        ranges.notes.update(f"files of the split {split.name}, which is a folder that can be named" for split in splits)
+        above = {str(path.parent.parent) for path in files}
+        of_splits = {folder for folder in above if places.at(f"{folder}/dataset_dict.json").is_file()}
+        splits = (path.parent.name for path in files if str(path.parent.parent) in of_splits)
+        ranges.notes.update(f"files of the split {split}, which is a folder that can be named" for split in splits)
         return ranges
 
     def read(self, file_range: FileRange, log: ReadLog) -> Documents:

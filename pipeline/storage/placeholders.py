@@ -51,7 +51,7 @@ _SAID = re.compile(
 _CAUSE = "is the error of a server; download the file again"
 # Keys of errors that are one object of JSON, and others next to them: such a row of a corpus would have more.
 _ERRORS = {"error", "errors", "detail", "documentation_url"}
-_BESIDE = {"message", "status", "statusCode", "code", "success", "request_id", "type", "title", "traceId", "instance"}
+_OTHERS = {"message", "status", "statusCode", "code", "success", "request_id", "type", "title", "traceId", "instance"}
 
 
 def find_placeholder(text: str) -> str | None:
@@ -83,7 +83,7 @@ def _is_error(head: str) -> bool:
     except (ValueError, RecursionError):
         return False
     answer = answer[0] if isinstance(answer, list) and len(answer) == 1 else answer
-    if not isinstance(answer, dict) or answer.keys() - _ERRORS - _BESIDE:
+    if not isinstance(answer, dict) or answer.keys() - _ERRORS - _OTHERS:
         return False
     return bool(_ERRORS & answer.keys()) or any(
         _SAID.match(f"{said}{value}") for value in answer.values() for said in ("", "error ")

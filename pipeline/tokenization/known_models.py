@@ -35,9 +35,9 @@ def check(content: dict[str, Any], place: Path, key: str | None = None, cure: st
     kind = str(content.get("model_type", "bert"))
     if kind not in MODELS:
         raise InputError(f"model_type {kind} is not supported; use one of {', '.join(MODELS)}{cure}", key, path=place)
-    for key, values in MODELS[kind].items():
-        if (found := content.get(key, values[0])) not in values:
-            raise InputError(f"{key} is {found}, must be {' or '.join(map(str, values))}", key, path=place)
+    for setting, values in MODELS[kind].items():
+        if (found := content.get(setting, values[0])) not in values:
+            raise InputError(f"{setting} is {found}, must be {' or '.join(map(str, values))}", key, path=place)
     return kind
 
 
