@@ -1,95 +1,168 @@
 """Attention on a CPU: sequence by sequence, without padding."""
 
 import functools
+import itertools
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 from model.encoders.attention.backend import HALF, AttentionArgs, visible
-from model.encoders.dropout import drop
+from model.encoders.dropout import drawn
 
 LONG = 1024  # tokens; scores of longer sequences are not kept for the backward pass
 RUN = 16  # sequences of equal length that `each` computes at once in half precision
 SHORT = 1024  # tokens of such sequences in fp32 without a backward pass: a quarter faster at 17 tokens each
+Group = tuple[int, int]  # adjacent sequences of equal length: their number, and it
+
+
+class Part(NamedTuple):
+    """Queries that are computed at once, and the keys that they attend to: places among the tokens."""
+
+    equal: int  # sequences
+    queries: tuple[int, int]
+    keys: tuple[int, int]
 
 
 def per_sequence(q: Tensor, k: Tensor, v: Tensor, how: AttentionArgs) -> Tensor:
     """Compute attention per sequence without padding; adjacent equal lengths are batched.
 
     The scores of a few sequences fit in a core's cache. In fp32 one at a time is faster with a
-    backward pass; without, scores are not kept. With a window, longer sequences are computed in
-    blocks. Rows after the last sequence are padding: they keep their values.
+    backward pass; without, scores are not kept. Rows after the last sequence are padding: they keep
+    their values.
     """
-    heads, width = q.shape[1:]
     lasting = torch.is_grad_enabled() or q.dtype in HALF
     groups = equal_runs(how.cu_seqlens.diff().tolist(), RUN if q.dtype in HALF else 1, 0 if lasting else SHORT)
+    bare = how.window is None and not how.dropout and not how.causal
+
+    def unscored(group: Group) -> bool:
+        return bare and (group[1] > LONG or not lasting)
+
+    runs = [(fused if alone else scored, list(same)) for alone, same in itertools.groupby(groups, unscored)]
+    sizes = [sum(count * length for count, length in same) for _, same in runs]
+    if sizes == [len(v)]:  # without the copies that a part of a tensor costs its gradient
+        return runs[0][0](q, k, v, runs[0][1], how)
+    padding = v[sum(sizes) :]
+    pieces = (torch.split(x[: sum(sizes)], sizes) for x in (q, k, v))  # (t, N, D) each
+    attn_out = [way(*piece, same, how) for (way, same), *piece in zip(runs, *pieces, strict=True)]
+    return torch.cat([*attn_out, padding])
+
+
+def fused(q: Tensor, k: Tensor, v: Tensor, groups: list[Group], how: AttentionArgs) -> Tensor:
+    """Compute attention for groups, `(t, N, D)` together, without keeping scores."""
     sizes = [count * length for count, length in groups]
-    tokens, padding = sum(sizes), v[sum(sizes) :]
-    pieces = (x[:tokens].split(sizes) for x in (q * width**-0.5, k, v))  # (nl, N, D) each
     attn_out = []
-    for (count, length), *piece in zip(groups, *pieces, strict=True):
-        if how.window is not None and length > 3 * how.window:
-            for q, k, v in zip(*(x.split(length) for x in piece), strict=True):
-                attn_out.append(in_blocks(q, k, v, how.window, how.dropout))
-            continue
-        if (length > LONG or not lasting) and how.window is None and not how.dropout and not how.causal:
-            attn_out.append(whole(count, *piece))
-            continue
-        query, key, value = (
-            x.view(count, length, heads, width).transpose(1, 2).reshape(-1, length, width) for x in piece
-        )  # (nN, l, D) each
-        unseen = unseen_scores(length, how, q)
-        score = (
-            torch.bmm(query, key.transpose(1, 2))
-            if unseen is None
-            else torch.baddbmm(unseen, query, key.transpose(1, 2))
-        )  # (nN, l, l)
-        share = drop(score.softmax(-1), how.dropout)
-        attn_out.append(torch.bmm(share, value).view(count, heads, length, width).transpose(1, 2).flatten(0, 1))
-    return torch.cat([*attn_out, padding] if len(padding) else attn_out)
+    scaled = q * q.shape[-1] ** -0.5
+    for (count, _), *piece in zip(groups, *(x.transpose(0, 1).split(sizes, 1) for x in (scaled, k, v)), strict=True):
+        query, key, value = (x.unflatten(1, (count, -1)).transpose(0, 1) for x in piece)  # (n, N, l, D) each
+        attn_out.append(F.scaled_dot_product_attention(query, key, value, scale=1.0).transpose(1, 2).flatten(0, 1))
+    return torch.cat(attn_out)
 
 
-def whole(count: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """Compute attention for `count` equal sequences `(nl, N, D)` without keeping scores; `q` is scaled."""
-    row_q, row_k, row_v = (x.view(count, -1, *x.shape[1:]).transpose(1, 2) for x in (q, k, v))  # (n, N, l, D) each
-    return F.scaled_dot_product_attention(row_q, row_k, row_v, scale=1.0).transpose(1, 2).flatten(0, 1)
+def scored(q: Tensor, k: Tensor, v: Tensor, groups: list[Group], how: AttentionArgs) -> Tensor:
+    """Compute attention for groups, `(t, N, D)` together, from scores that are kept."""
+    return Scored.apply(q, k, v, list(parts_of(groups, how.window)), how)  # type: ignore[no-any-return, no-untyped-call]
 
 
-def in_blocks(q: Tensor, k: Tensor, v: Tensor, window: int, dropout: float) -> Tensor:
-    """Compute windowed attention for one sequence `(l, N, D)` in blocks of `window` queries.
+def parts_of(groups: list[Group], window: int | None) -> Iterator[Part]:
+    """Yield the parts of groups: each is one, but with a window longer sequences are cut into blocks.
 
-    A block attends to its own keys and those of its two neighbours: the cost is proportional to
-    length times window. `q` is already scaled.
+    A block attends to the keys of its own and its two neighbours: the cost is proportional to length times window.
     """
-    length, heads, width = q.shape
-    blocks = -(-length // window)
-    spare = blocks * window - length
-
-    def around(x: Tensor) -> Tensor:  # (l, N, D) -> (N b, 3w, D)
-        x = F.pad(x.transpose(0, 1), (0, 0, window, spare + window))
-        cut = x.view(heads, blocks + 2, window, width)
-        three = torch.cat((cut[:, :-2], cut[:, 1:-1], cut[:, 2:]), 2)
-        return three.view(heads * blocks, 3 * window, width)
-
-    query = F.pad(q.transpose(0, 1), (0, 0, 0, spare)).reshape(heads * blocks, window, width)
-    score = torch.bmm(query, around(k).transpose(1, 2))  # (N b, w, 3w)
-    unseen = ~block_mask(length, window, q.device)
-    score.view(heads, blocks, window, 3 * window).masked_fill_(unseen, -torch.inf)
-    share = drop(score.softmax(-1), dropout)
-    attn_out = torch.bmm(share, around(v)).view(heads, blocks * window, width)
-    return attn_out[:, :length].transpose(0, 1)
+    start = 0
+    for count, length in groups:
+        stop = start + count * length
+        if window is None or length <= 3 * window:
+            yield Part(count, (start, stop), (start, stop))
+        else:
+            for block in (range(begin, begin + length, window) for begin in range(start, stop, length)):
+                for place in block:
+                    keys = max(block.start, place - window), min(block.stop, place + 2 * window)
+                    yield Part(1, (place, min(block.stop, place + window)), keys)
+        start = stop
 
 
-def unseen_scores(length: int, how: AttentionArgs, like: Tensor) -> Tensor | None:
-    """Return what to add to scores `(..., length, length)`: minus infinity where not attended."""
-    window = None if how.window is None or how.window >= length - 1 else how.window
+class Scored(torch.autograd.Function):
+    """`softmax(q k^T) v` of parts, as one node: nodes of its operations would cost short sequences as much again."""
+
+    @staticmethod
+    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, parts: list[Part], how: AttentionArgs) -> Tensor:
+        """Map `(t, N, D)` three times -> `(t, N, D)`."""
+        q = q * q.shape[-1] ** -0.5
+        out, kept = torch.zeros_like(v, memory_format=torch.contiguous_format), list[Tensor | None]()
+        of_queries, of_keys = [part.queries for part in parts], [part.keys for part in parts]
+        for part, *pieces, place in zip(
+            parts, *cut(of_queries, q), *cut(of_keys, k, v), *cut(of_queries, out), strict=True
+        ):
+            query, key, value = (batch(x, part.equal) for x in pieces)  # (nN, l or m, D) each
+            unseen = unseen_scores(part, how, q)
+            score = torch.bmm(query, key.mT) if unseen is None else torch.baddbmm(unseen, query, key.mT)  # (nN, l, m)
+            share = score.softmax(-1)
+            factors = drawn(share, how.dropout) if how.dropout else None
+            add(place, torch.bmm(share if factors is None else share * factors, value), part.equal)
+            kept += share, factors
+        ctx.parts = parts
+        ctx.save_for_backward(q, k, v, *kept)
+        return out
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        """Map the gradient of the output to those of `q`, `k` and `v`, `(t, N, D)` each."""
+        q, k, v, *kept = ctx.saved_tensors
+        found = [torch.zeros_like(x, memory_format=torch.contiguous_format) for x in (q, k, v)]
+        of_queries, of_keys = [part.queries for part in ctx.parts], [part.keys for part in ctx.parts]
+        given = *cut(of_queries, q, gradient), *cut(of_keys, k, v)
+        places = zip(*cut(of_queries, found[0]), *cut(of_keys, *found[1:]), strict=True)
+        for part, share, factors, place, *pieces in zip(ctx.parts, kept[::2], kept[1::2], places, *given, strict=True):
+            query, upstream, key, value = (batch(x, part.equal) for x in pieces)  # (nN, l or m, D) each
+            of_share = torch.bmm(upstream, value.mT)
+            used = share if factors is None else share * factors
+            of_share = of_share if factors is None else of_share.mul_(factors)
+            of_score = torch._softmax_backward_data(of_share, share, -1, share.dtype)
+            add(place[0], torch.bmm(of_score, key), part.equal)
+            add(place[1], torch.bmm(of_score.mT, query), part.equal)
+            add(place[2], torch.bmm(used.mT, upstream), part.equal)
+        return found[0].mul_(q.shape[-1] ** -0.5), *found[1:], None, None
+
+
+def cut(places: list[tuple[int, int]], *tensors: Tensor) -> list[Sequence[Tensor]]:
+    """Return the places of every tensor `(t, N, D)` in lists of `(N, n l, D)`."""
+    turned, sizes = [x.transpose(0, 1) for x in tensors], [stop - start for start, stop in places]
+    if sum(sizes) == tensors[0].shape[0]:  # one after the other, which takes a quarter of the time
+        return [torch.split(x, sizes, 1) for x in turned]
+    return [[x[:, start:stop] for start, stop in places] for x in turned]
+
+
+def batch(x: Tensor, count: int) -> Tensor:
+    """Return `n` sequences `(N, n l, D)` as `(n N, l, D)`."""
+    return x if count == 1 else x.view(len(x), count, -1, x.shape[2]).transpose(0, 1).flatten(0, 1)
+
+
+def add(place: Tensor, made: Tensor, count: int) -> None:
+    """Add `(n N, l, D)` to its place `(N, n l, D)`."""
+    if count == 1:
+        place.add_(made)
+    else:
+        by_sequence = made.view(count, len(place), -1, made.shape[2]).transpose(0, 1)  # (N, n, l, D)
+        place.view(by_sequence.shape).add_(by_sequence)
+
+
+def unseen_scores(part: Part, how: AttentionArgs, like: Tensor) -> Tensor | None:
+    """Return what to add to the scores `(..., l, m)` of a part: minus infinity where not attended."""
+    length, width = ((end - begin) // part.equal for begin, end in part[1:])
+    window = None if how.window is None or how.window >= width - 1 else how.window
     if window is None and not how.causal:
         return None
-    if length > LONG:
-        return score_bias(length, how.causal, window, like.dtype, like.device)
-    size = 1 << (length - 1).bit_length()  # a few tables, of which all lengths have a corner
-    return kept_score_bias(size, how.causal, window, like.dtype, like.device)[:length, :length]
+    before = part.queries[0] - part.keys[0]  # keys
+    most = max(before + length, width)
+    kind = how.causal, window, like.dtype, like.device
+    # A few tables, of which all lengths have a corner.
+    bias = score_bias(most, *kind) if most > LONG else kept_score_bias(1 << (most - 1).bit_length(), *kind)
+    return bias[before : before + length, :width]
 
 
 def score_bias(size: int, causal: bool, window: int | None, dtype: torch.dtype, device: torch.device) -> Tensor:
@@ -101,19 +174,9 @@ def score_bias(size: int, causal: bool, window: int | None, dtype: torch.dtype, 
 kept_score_bias = functools.lru_cache(maxsize=16)(score_bias)
 
 
-@functools.lru_cache(maxsize=64)
-def block_mask(length: int, window: int, device: torch.device) -> Tensor:
-    """Return which of its block's keys each query of `in_blocks` attends to: `(b, w, 3w)` bool."""
-    blocks = -(-length // window)
-    query = torch.arange(blocks * window, device=device).view(blocks, window, 1)
-    first = torch.arange(blocks, device=device).view(blocks, 1, 1) * window - window
-    key = first + torch.arange(3 * window, device=device)
-    return ((query - key).abs() <= window) & (key >= 0) & (key < length)
-
-
-def equal_runs(lengths: list[int], longest: int, tokens: int = 0) -> list[tuple[int, int]]:
+def equal_runs(lengths: list[int], longest: int, tokens: int = 0) -> list[Group]:
     """Group adjacent equal lengths into runs of at most `longest`, or as many as have `tokens`: (count, length)."""
-    runs: list[tuple[int, int]] = []
+    runs: list[Group] = []
     for length in lengths:
         count, same = runs[-1] if runs else (0, 0)
         if same == length and count < max(longest, tokens // length):
