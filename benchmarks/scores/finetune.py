@@ -4,8 +4,8 @@ r"""Fine-tuning of one task: ours against Hugging Face's Trainer, with the same 
         --task sample_next --rows 2000 --seeds 0 1 2
 
 Both start from the same folder, with the same epochs, seeds, batch size, learning rate, schedule,
-clipping, weight decay, longest sequence and threads; the Trainer groups samples by length and pads
-each batch to its longest, as recommended for speed. Each run is a separate process; they alternate.
+clipping, weight decay, longest sequence and threads. The Trainer pads each batch to its longest; `trainer` draws
+batches at random, as ours does, and `sorted` groups samples by length. Each run is a separate process; they alternate.
 Measures training and the scoring of the dev set after each epoch, without start-up. Needs
 `pip install -e '.[benchmarks]'`.
 """
@@ -25,6 +25,8 @@ from typing import Any
 from benchmarks.shared import keep, mean
 from model.training import provenance
 
+PEERS = {"trainer": "random", "sorted": "group by length", "ours": ""}  # how the Trainer draws batches
+
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -40,15 +42,14 @@ def main() -> None:
     parser.add_argument("--precision", default="fp32", choices=["fp32", "bf16"])
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--one", choices=["ours", "trainer"], help=argparse.SUPPRESS)
+    parser.add_argument("--one", choices=list(PEERS), help=argparse.SUPPRESS)
     options = parser.parse_args()
     options.length = min(options.length, provenance.learnt(options.pretrained))
     if options.one:
         importlib.import_module("torch._dynamo")  # is start-up: optimizers load it with their first step
-        run = {"ours": ours, "trainer": trainer}[options.one]
-        print(json.dumps(run(options, options.seeds[0])))
+        print(json.dumps(ours(options) if options.one == "ours" else trainer(options)))
         return
-    found: dict[str, list[dict[str, float]]] = {"trainer": [], "ours": []}
+    found: dict[str, list[dict[str, float]]] = {name: [] for name in PEERS}
     for seed in options.seeds:
         for name, runs in found.items():
             runs.append(alone(name, seed, options.threads))
@@ -69,13 +70,15 @@ def alone(name: str, seed: int, threads: int) -> dict[str, float]:
 
 
 def report(found: dict[str, list[dict[str, float]]]) -> None:
-    """Print a table of both, and the ratio."""
+    """Print a table of all, and the ratios."""
     print(f"\n{'':10}{'seconds':>18}{'dev score':>18}")
     for name, runs in found.items():
         print(f"{name:10}" + "".join(f"{mean([run[key] for run in runs]):>18}" for key in ("seconds", "score")))
     means = {name: statistics.median(run["seconds"] for run in runs) for name, runs in found.items()}
-    keep("fine-tuning: Trainer", means["trainer"] / means["ours"])
-    print(f"ours is {means['trainer'] / means['ours']:.2f} times as fast (medians)")
+    for name, batches in PEERS.items():
+        if name != "ours":
+            keep(f"fine-tuning: Trainer, {batches}", means[name] / means["ours"])
+            print(f"ours is {means[name] / means['ours']:.2f} times as fast as {name} (medians)")
 
 
 def task_of(options: argparse.Namespace) -> Any:
@@ -87,7 +90,7 @@ def task_of(options: argparse.Namespace) -> Any:
     return replace(examples.task_of(options.task), **dict(item.split("=", 1) for item in options.set))
 
 
-def ours(options: argparse.Namespace, seed: int) -> dict[str, float]:
+def ours(options: argparse.Namespace) -> dict[str, float]:
     """Return seconds and last score of our loop."""
     from model.encoders.device import device_of
     from pipeline.config import EvaluateConfig
@@ -102,7 +105,7 @@ def ours(options: argparse.Namespace, seed: int) -> dict[str, float]:
         epochs=options.epochs,
         batch_sizes=[options.batch],
         learning_rates=[options.rate],
-        seeds=[seed],
+        seeds=options.seeds,
         sequence_length=options.length,
         maximum_rows=options.rows,
         baseline=False,
@@ -111,13 +114,13 @@ def ours(options: argparse.Namespace, seed: int) -> dict[str, float]:
     )
     bench = grid_search.prepare(config)
     began = time.perf_counter()
-    run = grid_search.Trial(grid_search.PRETRAINED, options.batch, options.rate, seed)
+    run = grid_search.Trial(grid_search.PRETRAINED, options.batch, options.rate, options.seeds[0])
     record = grid_search.fine_tune(bench, Path(), run, lambda *_: None, device_of())
     seconds = time.perf_counter() - began
     return {"seconds": seconds, "score": record["scores"][config.task.metrics[0]]}
 
 
-def trainer(options: argparse.Namespace, seed: int) -> dict[str, float]:
+def trainer(options: argparse.Namespace) -> dict[str, float]:
     """Return seconds and last score of Hugging Face's Trainer."""
     import numpy as np
     import torch
@@ -135,7 +138,7 @@ def trainer(options: argparse.Namespace, seed: int) -> dict[str, float]:
     logging.set_verbosity_error()
     torch.set_num_threads(options.threads)
     torch.set_flush_denormal(True)
-    set_seed(seed)
+    set_seed(options.seeds[0])
     task = task_of(options)
     tokenizer = AutoTokenizer.from_pretrained(options.pretrained)
     train = rows(options, task, tokenizer, task.train, options.rows)
@@ -150,7 +153,7 @@ def trainer(options: argparse.Namespace, seed: int) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as folder:
         loop = Trainer(
             model,
-            arguments(options, seed, folder),
+            arguments(options, folder),
             compute_metrics=measure,
             data_collator=DataCollatorWithPadding(tokenizer),
             train_dataset=train,
@@ -179,8 +182,8 @@ def rows(options: argparse.Namespace, task: Any, tokenizer: Any, name: str, coun
     ]
 
 
-def arguments(options: argparse.Namespace, seed: int, folder: str) -> Any:
-    """Return the Trainer's settings: ours, with batches of similar length for speed."""
+def arguments(options: argparse.Namespace, folder: str) -> Any:
+    """Return the Trainer's settings: ours."""
     import torch
     from transformers import TrainingArguments
 
@@ -188,14 +191,14 @@ def arguments(options: argparse.Namespace, seed: int, folder: str) -> Any:
         folder,
         num_train_epochs=options.epochs,
         learning_rate=options.rate,
-        seed=seed,
+        seed=options.seeds[0],
         per_device_train_batch_size=options.batch,
         per_device_eval_batch_size=128,
         weight_decay=0.01,
         warmup_steps=0.1,
         lr_scheduler_type="linear",
         max_grad_norm=1.0,
-        train_sampling_strategy="group_by_length",
+        train_sampling_strategy=PEERS[options.one].replace(" ", "_"),
         eval_strategy="epoch",
         save_strategy="no",
         report_to="none",
