@@ -128,8 +128,12 @@ def write_text_of_words(work: Path) -> None:
 
 
 def rate_at(rates: Rates, work: float) -> float:
-    """Return the tokens per second of a model whose tokens take `work` operations: between the measured ones."""
+    """Return the tokens per second of a model whose tokens take `work` operations: between the measured ones.
+
+    A smaller model is no slower: one that was measured so had something else beside it.
+    """
     known, found = np.log(np.array(rates)).T
+    found = np.maximum.accumulate(found[::-1])[::-1]
     if work > rates[-1][0]:  # as many operations a second as the largest
         return float(np.exp(found[-1]) * rates[-1][0] / work)
     return float(np.exp(np.interp(np.log(work), known, found)))

@@ -10,6 +10,7 @@ def test_rates_are_between_the_measured_ones_and_then_as_many_operations_a_secon
     assert probe.rate_at(rates, 1e7) == pytest.approx(400.0)
     assert probe.rate_at(rates, 1e5) == pytest.approx(4000.0)
     assert probe.rate_at(rates, 4e8) == pytest.approx(10.0)
+    assert probe.rate_at([(1e5, 30.0), *rates], 1e5) == pytest.approx(4000.0)  # the smallest was disturbed
 
 
 @pytest.mark.slow
