@@ -41,7 +41,7 @@ def per_sequence(q: Tensor, k: Tensor, v: Tensor, how: AttentionArgs) -> Tensor:
     def unscored(group: Group) -> bool:
         return bare and (group[1] > LONG or not lasting)
 
-    runs = [(fused if alone else scored, list(same)) for alone, same in itertools.groupby(groups, unscored)]
+    runs = [(attend_fused if alone else attend_scored, list(same)) for alone, same in itertools.groupby(groups, unscored)]
     sizes = [sum(count * length for count, length in same) for _, same in runs]
     if sizes == [len(v)]:  # without the copies that a part of a tensor costs its gradient
         return runs[0][0](q, k, v, runs[0][1], how)
@@ -51,7 +51,7 @@ def per_sequence(q: Tensor, k: Tensor, v: Tensor, how: AttentionArgs) -> Tensor:
     return torch.cat([*attn_out, padding])
 
 
-def fused(q: Tensor, k: Tensor, v: Tensor, groups: list[Group], how: AttentionArgs) -> Tensor:
+def attend_fused(q: Tensor, k: Tensor, v: Tensor, groups: list[Group], how: AttentionArgs) -> Tensor:
     """Compute attention for groups, `(t, N, D)` together, without keeping scores."""
     sizes = [count * length for count, length in groups]
     attn_out = []
@@ -62,7 +62,7 @@ def fused(q: Tensor, k: Tensor, v: Tensor, groups: list[Group], how: AttentionAr
     return torch.cat(attn_out)
 
 
-def scored(q: Tensor, k: Tensor, v: Tensor, groups: list[Group], how: AttentionArgs) -> Tensor:
+def attend_scored(q: Tensor, k: Tensor, v: Tensor, groups: list[Group], how: AttentionArgs) -> Tensor:
     """Compute attention for groups, `(t, N, D)` together, from scores that are kept."""
     return Scored.apply(q, k, v, list(parts_of(groups, how.window)), how)  # type: ignore[no-any-return, no-untyped-call]
 
