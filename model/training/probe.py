@@ -130,7 +130,7 @@ def write_text_of_words(work: Path) -> None:
 def rate_at(rates: Rates, work: float) -> float:
     """Return the tokens per second of a model whose tokens take `work` operations: between the measured ones.
 
-    A smaller model is no slower: one that was measured so had something else beside it.
+    A smaller model is at least as fast: one that was measured slower was disturbed.
     """
     known, found = np.log(np.array(rates)).T
     found = np.maximum.accumulate(found[::-1])[::-1]

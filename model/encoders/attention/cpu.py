@@ -41,7 +41,9 @@ def per_sequence(q: Tensor, k: Tensor, v: Tensor, how: AttentionArgs) -> Tensor:
     def unscored(group: Group) -> bool:
         return bare and (group[1] > LONG or not lasting)
 
-    runs = [(attend_fused if alone else attend_scored, list(same)) for alone, same in itertools.groupby(groups, unscored)]
+    runs = [
+        (attend_fused if alone else attend_scored, list(same)) for alone, same in itertools.groupby(groups, unscored)
+    ]
     sizes = [sum(count * length for count, length in same) for _, same in runs]
     if sizes == [len(v)]:  # without the copies that a part of a tensor costs its gradient
         return runs[0][0](q, k, v, runs[0][1], how)
