@@ -26,10 +26,14 @@ WORK = ROOT / "work" / "bench-check"
 LEAST = 0.9  # of the last value
 CHECKS = (
     "model.train --size tiny --peers ours hf",
+    "model.train --size mini --batches 1 --peers ours hf",
+    "model.train --size modern-mini --dropout 0 --batches 1 --batch 16 --length 512 --lengths documents "
+    "--peers ours hf",
     "data.loader --rows 50000",
     "data.prepare --megabytes 25 --peers ours tokenizers",
     f"data.tokenize_text {WORK}/text --megabytes 8",
     f"scores.finetune --pretrained {WORK}/convert --data {WORK}/tasks --task sample_next --rows 1000 --epochs 2",
+    f"model.inference --pretrained {WORK}/convert --lines 500 --lengths 16",
     f"scores.minimal_pairs --pretrained {WORK}/convert --data {WORK}/pairs --rows 60",
 )
 

@@ -14,6 +14,7 @@ from pathlib import Path
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
 
 import numpy as np
+from sentencex import segment
 
 from benchmarks.data.samples import learn_vocab
 from benchmarks.shared import heading, keep, timed
@@ -45,6 +46,8 @@ def main() -> None:
     parts, rates["sentences"] = timed(
         lambda: [part for text in cleaned for part in sentences.split_sentences(text, options.language)]
     )
+    _, rates["sentencex"] = timed(lambda: [segment(options.language, text) for text in cleaned])
+    keep("sentences: sentencex", rates["sentencex"] / rates["sentences"])
     ours, rates["WordPiece, from an empty cache"] = timed(lambda: encode(fresh, parts))
     encode(tokenizer, parts)
     again, rates["WordPiece, from a full cache"] = timed(lambda: encode(tokenizer, parts))

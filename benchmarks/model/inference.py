@@ -243,9 +243,11 @@ def show(seconds: dict[str, dict[str, float]], lines: int) -> None:
         ratios = [spent[peer] / spent["embed"] for spent in seconds.values()]
         print(f"| {peer} | " + " | ".join(f"{cell}, {one:.2f}" for cell, one in zip(cells, ratios, strict=True)) + " |")
     print(f"{lines} lines, one thread; the second number is the time over embed's")
-    for peer, spent in seconds["lines"].items():
-        if peer not in ("embed", "predict"):
-            keep(f"embed: {peer}", spent / seconds["lines"]["embed"])
+    of_lines = seconds["lines"]
+    for peer in ("onnxruntime", "transformers sdpa", "sentence-transformers"):
+        if peer in of_lines:
+            for ours in ("embed", "embed int8"):
+                keep(f"{ours}: {peer}", of_lines[peer] / of_lines[ours])
 
 
 if __name__ == "__main__":
