@@ -396,7 +396,7 @@ def check_decoder(folder: Path, found: Weights, names: Names) -> None:
     """Remove the decoder from `found`, and check that it equals the word embeddings, or is their only name."""
     weight = found.pop(names.decoder, None)
     if weight is not None and not torch.equal(weight, found.setdefault(names.embedding_name, weight)):
-        raise InputError("the decoder must be tied to the word embeddings", path=folder)
+        raise InputError(known_models.UNTIED, path=folder)
 
 
 def init_missing(shapes: dict[str, torch.Size], config: ModelConfig) -> Weights:

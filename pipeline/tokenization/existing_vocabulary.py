@@ -54,7 +54,7 @@ def read_model(folder: Path) -> dict[str, Any]:
     """Return the config.json of a model's folder, empty if there is none.
 
     Raises:
-        InputError: No later command takes the model, or its tokenizer is code of its own.
+        InputError: No later command takes the model or its weights, or its tokenizer is code of its own.
     """
     path, own = folder / tokenizer_folder.MODEL, folder / "tokenizer.json"
     if (folder / "bpe.codes").is_file():  # PhoBERT's and BERTweet's vocab.txt has words and their counts
@@ -64,6 +64,7 @@ def read_model(folder: Path) -> dict[str, Any]:
     content = strict_json.read_object(path)
     cure = f"; for a new model with its tokenizer set existing={own}" if own.is_file() else ""
     known_models.check(content, path, "existing", cure)
+    known_models.check_decoder(folder)
     return content
 
 
@@ -80,8 +81,8 @@ def load(config: VocabConfig) -> str:
     """
     path = Path(str(config.existing))
     check(path.exists(), f"does not exist{hub_cure(path)}", "existing", path)
-    refuse_others(path)
     model = read_model(path)
+    refuse_others(path)
     options: normalization.Options = {
         "lowercase": config.lowercase,
         "strip_accents": config.strip_accents,

@@ -1,13 +1,22 @@
-"""What a model's config.json may say: its type, and settings that are computed in one or a few ways."""
+"""What a model's folder may say, without PyTorch: its type, settings that are computed in one or a few ways, one table."""
 
+import json
 from pathlib import Path
 from typing import Any
 
-from pipeline.errors import InputError
+import numpy as np
+from safetensors import SafetensorError, safe_open
+
+from pipeline.errors import InputError, first_line
+from pipeline.storage import placeholders
 
 ACTIVATIONS = {"gelu": "none", "gelu_new": "tanh", "gelu_pytorch_tanh": "tanh"}  # to PyTorch's approximation
 ROBERTAS = ("roberta", "xlm-roberta", "camembert")  # one network, of which transformers has a class each
 ROBERTA_PADDING = 1  # id, where config.json has none
+DECODER = "decoder.weight"  # end of its name
+TABLES = ("word_embeddings.weight", "tok_embeddings.weight", DECODER)
+UNTIED = "its decoder has other weights than its word embeddings, which is not supported; use a model with tied ones"
+CHUNK = 2**24  # bytes that are compared at once
 
 _BERT: dict[str, tuple[Any, ...]] = {
     "hidden_act": tuple(ACTIVATIONS),
@@ -50,3 +59,29 @@ def check_padding(content: dict[str, Any], entry: int, place: Path) -> None:
     said = content.get("pad_token_id", ROBERTA_PADDING)
     if content.get("model_type") in ROBERTAS and said != entry:
         raise InputError(f"pad_token_id is {said}, must be {entry}, the tokenizer's padding", path=place)
+
+
+def check_decoder(folder: Path) -> None:
+    """Check, by the bytes of its safetensors files, that a model's decoder is its word embeddings.
+
+    Raises:
+        InputError: It has another one, which transformers then uses; or a file is broken.
+    """
+    whole, found = folder / "model.safetensors", dict[bool, tuple[str, Any]]()
+    for path in [whole] if whole.is_file() else folder.glob("model-*.safetensors"):
+        placeholders.refuse(path)
+        try:
+            safe_open(path, "np").keys()
+        except SafetensorError as error:
+            raise InputError(f"cannot be read ({first_line(error)})", path=path) from error
+        memory = np.memmap(path, np.uint8, "r")
+        start = 8 + int.from_bytes(memory[:8].tobytes(), "little")
+        for name, tensor in json.loads(memory[8:start].tobytes()).items():
+            if name.endswith(TABLES):
+                first, last = tensor["data_offsets"]
+                found[name.endswith(DECODER)] = tensor["dtype"], memory[start + first : start + last]
+    if len(found) == 2:
+        (kind, words), (other, decoder) = found.values()
+        places = range(0, max(len(words), len(decoder)), CHUNK)
+        if kind == other and not all(np.array_equal(words[n : n + CHUNK], decoder[n : n + CHUNK]) for n in places):
+            raise InputError(UNTIED, "existing", path=folder)

@@ -180,8 +180,8 @@ def read(path: Path, options: normalization.Options | None = None) -> str:
     placeholders.refuse(path)
     if path.suffix != ".json":
         vocab = read_vocab(path)
-        check_special(vocab, path)
         tokenizer_folder.check_class(path.parent, SPECIAL, wordpiece=True, library=False)
+        check_special(vocab, path)
         if options is None:
             options = normalization.read_options(path.with_name(tokenizer_folder.CONFIG))
         return _with_added(build(vocab, **options), path.parent)

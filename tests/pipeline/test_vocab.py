@@ -442,6 +442,7 @@ def test_the_models_that_vocab_takes_are_those_that_convert_reads():
     [
         ({"config.json": '{"model_type": "electra"}'}, "electra"),
         ({"config.json": '{"model_type": "t5"}', "tokenizer.json": "{}"}, "tokenizer.json"),
+        ({"config.json": '{"model_type": "deberta-v2"}', "spm.model": "\n"}, "deberta-v2"),
         ({"config.json": '{"model_type": "roberta"}', "vocab.txt": "a 9\n", "bpe.codes": "a b 9\n"}, "bpe.codes"),
     ],
 )

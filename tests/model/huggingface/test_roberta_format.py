@@ -2,6 +2,7 @@
 
 import json
 import random
+from contextlib import nullcontext
 
 import pytest
 import torch
@@ -170,6 +171,20 @@ def test_positions_from_another_id_than_the_padding_has_are_refused(tmp_path):
     their_model("roberta", pad_token_id=0).save_pretrained(write_tokenizer(tmp_path))
     for read in (bert_format.load, lambda folder: existing_vocabulary.load(VocabConfig(existing=str(folder)))):
         with refused(InputError, "pad_token_id is 0, must be 1", path=str(tmp_path / "config.json")):
+            read(tmp_path)
+
+
+@pytest.mark.parametrize("own", [True, False])
+@pytest.mark.parametrize(("kind", "dtype", "most"), [("roberta", "float32", "9MB"), ("camembert", "bfloat16", "3KB")])
+def test_a_decoder_of_its_own_is_refused_from_the_first_command_on(tmp_path, kind, dtype, most, own):
+    theirs = their_model(kind, tie_word_embeddings=False).to(getattr(torch, dtype))
+    if not own:
+        theirs.lm_head.decoder.weight.data = theirs.roberta.embeddings.word_embeddings.weight.data.clone()
+    theirs.save_pretrained(write_tokenizer(tmp_path), max_shard_size=most)
+    path = tmp_path / "config.json"
+    path.write_text(path.read_text().replace('"tie_word_embeddings": false', '"tie_word_embeddings": true'))
+    for read in (bert_format.load, lambda folder: existing_vocabulary.load(VocabConfig(existing=str(folder)))):
+        with refused(InputError, "decoder", path=str(tmp_path)) if own else nullcontext():
             read(tmp_path)
 
 
