@@ -11,6 +11,7 @@ from model.huggingface import bert_format, vocabulary
 from model.huggingface.names import ANSWER, CHOICE, CLASS, NAMES, TAG, Names
 from pipeline.common.schema import built
 from pipeline.errors import InputError
+from pipeline.tokenization.wordpiece import WordPiece
 
 KINDS = {  # head type by class of transformers
     named: kind for names in NAMES.values() for kind, named in names.tuned.items()
@@ -81,7 +82,8 @@ def save(
     config |= {TEXTS: texts} if texts is not None else {}
     config |= {READING: asdict(reading)} if reading is not None else {}
     longest = reading.sequence_length if reading is not None else None
-    bert_format.write(folder, size, names.their_tensors(state, config) | own, config, text, entries, longest)
+    tensors, separators = names.their_tensors(state, config) | own, WordPiece(text).separators  # as `features` framed
+    bert_format.write(folder, size, tensors, config, text, entries, separators, longest)
 
 
 def check(size: ModelConfig, source: Path | str) -> None:

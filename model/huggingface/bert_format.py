@@ -110,7 +110,8 @@ def save(
     (folder / "README.md").write_text(text, encoding="utf-8")
     theirs = their_config(config, entries, dtype) | ({UNTRAINED: untrained} if untrained else {})
     tensors = names_for(config).their_tensors(weights, theirs)
-    write(folder, config, tensors, theirs, source, entries, learnt, shard_bytes)
+    separators = vocabulary.separators(source, config.traits)
+    write(folder, config, tensors, theirs, source, entries, separators, learnt, shard_bytes)
 
 
 def write(
@@ -120,23 +121,25 @@ def write(
     theirs: Json,
     source: str,
     entries: list[str],
+    separators: int,
     learnt: int | None,
     shard_bytes: int | None = None,
 ) -> None:
     """Write the files that transformers reads, and make all of the folder readable for everybody.
 
     `tensors` and the content `theirs` of config.json are in Hugging Face's words; `source` is the
-    text of tokenizer.json, `entries` are those of the vocabulary by id, `learnt` is as in `save`.
+    text of tokenizer.json, `entries` are those of the vocabulary by id, `learnt` is as in `save`. `separators` are
+    those between the texts of a pair.
     """
     save_torch_state_dict(tensors, folder, max_shard_size=shard_bytes or sys.maxsize)
     write_json(folder / CONFIG, theirs)
     settings = names_for(config).tokenizer
-    made = vocabulary.framed(source, SEGMENTS in settings["model_input_names"], config.traits.separators)
+    made = vocabulary.framed(source, SEGMENTS in settings["model_input_names"], separators)
     (folder / vocabulary.TOKENIZER).write_bytes(made.encode())
     if is_wordpiece(Tokenizer.from_str(source)) and "" not in entries:  # unused ids have no line
         lines = "".join(f"{entry}\n" for entry in entries)
         (folder / vocabulary.VOCAB).write_bytes(lines.encode())
-    settings = settings | vocabulary.tokenizer_config(learnt or config.positions, source)
+    settings = settings | vocabulary.tokenizer_config(learnt or config.positions, made)
     write_json(folder / vocabulary.TOKENIZER_CONFIG, settings)
     for path in folder.iterdir():  # safetensors files are private to their owner
         path.chmod(0o644)

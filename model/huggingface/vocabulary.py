@@ -9,6 +9,7 @@ import torch
 from tokenizers import Tokenizer, processors
 
 from model.config import Json, ModelConfig, Weights
+from model.config.architectures import Traits
 from pipeline.errors import InputError, first_line
 from pipeline.tokenization import wordpiece
 from pipeline.tokenization.pretokenize import LONG_WORDS, OLD_LONG_WORDS, members
@@ -82,15 +83,14 @@ def extend_embeddings(config: ModelConfig, state: Weights, old: str, entries: li
 def tokenizer_config(longest: int, source: str) -> Json:
     """Return the content of tokenizer_config.json, from which transformers builds the tokenizer.
 
-    `BertTokenizer` ignores what tokenizer.json says of normalization and words: it builds its own
-    from the fields here. So any other tokenizer is a `PreTrainedTokenizerFast`, which ignores
-    nothing.
+    `BertTokenizer` ignores what tokenizer.json says of normalization, words and frames: it builds its own from the
+    fields here. So any other tokenizer is a `PreTrainedTokenizerFast`, which ignores nothing.
     """
     library = Tokenizer.from_str(source)
     names = wordpiece.special_names(library.get_vocab(with_added_tokens=True))
     common = {"model_max_length": longest, **{f"{role}_token": name for role, name in zip(ROLES, names, strict=True)}}
     spec = json.loads(library.to_str())  # by the library: old files lack the model's type
-    if is_bert(spec):
+    if is_bert(spec) and library.num_special_tokens_to_add(is_pair=True) == 3:
         normalizer = spec["normalizer"]
         return {
             "do_lower_case": normalizer["lowercase"],
@@ -104,12 +104,20 @@ def tokenizer_config(longest: int, source: str) -> Json:
     return {"tokenizer_class": "PreTrainedTokenizerFast", **case, **common}
 
 
+def separators(source: str, traits: Traits) -> int:
+    """Return how many [SEP] a pre-trained model has between the texts of a pair: its tokenizer's, else its family's.
+
+    Next sentences are learnt with one.
+    """
+    own = Tokenizer.from_str(source).num_special_tokens_to_add(is_pair=True) - 2
+    return own if own in (1, 2) and not traits.sentence_pairs else traits.separators
+
+
 def framed(source: str, segments: bool, separators: int = 1) -> str:
     """Return a tokenizer.json that frames texts by [CLS] and [SEP] as training does.
 
-    Many byte-level tokenizers add nothing; a pair has as many `separators` between its texts as the
-    architecture. With `segments`, the second text of a pair has other ones than the first. The
-    expression that cuts long words is today's, which more libraries read.
+    Many byte-level tokenizers add nothing; a pair has `separators` between its texts. With `segments`, the second text
+    of a pair has other ones than the first. The expression that cuts long words is today's, which more libraries read.
     """
     source = source.replace(json.dumps(OLD_LONG_WORDS), json.dumps(LONG_WORDS))
     library = Tokenizer.from_str(source)
@@ -119,7 +127,7 @@ def framed(source: str, segments: bool, separators: int = 1) -> str:
     single, pair = library.encode_batch(["a", ("a", "a")])
     first, last = entries.index(cls), entries.index(sep)
     right, more = [first, *bare.ids, last], [last] * (separators - 1)
-    types = [0] * len(right) + [1] * (len(bare.ids) + 1)
+    types = [0] * len(right + more) + [1] * (len(bare.ids) + 1)
     if (single.ids, pair.ids) == (right, [*right, *more, *bare.ids, last]) and (not segments or pair.type_ids == types):
         return source
     template = processors.TemplateProcessing(
@@ -162,9 +170,9 @@ def check_ids(folder: Path) -> None:
     segments = json.loads((folder / "config.json").read_text()).get("type_vocab_size", 1) > 1
     for texts in (*((text,) for text in (*SAMPLES, *added)), SAMPLES[:2], SAMPLES[3:5]):
         parts = [[*ours.encode([text])[0].tolist(), ours.sep] for text in texts]
-        parts[1:] = [[*[ours.sep] * (ours.separators - 1), *part] for part in parts[1:]]
-        ids = [ours.cls, *chain.from_iterable(parts)]
-        trained = (ids, [0] * (1 + len(parts[0])) + [1] * (len(ids) - 1 - len(parts[0])))
+        first = [ours.cls, *parts[0], *[ours.sep] * (ours.separators - 1) * (len(texts) - 1)]
+        ids = [*first, *chain.from_iterable(parts[1:])]
+        trained = (ids, [0] * len(first) + [1] * (len(ids) - len(first)))
         made = theirs(*texts, verbose=False)  # some are longer than what was learnt
         types = made.get("token_type_ids", [0] * len(made["input_ids"]))
         found = (made["input_ids"], types if segments else trained[1])

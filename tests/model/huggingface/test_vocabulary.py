@@ -58,7 +58,10 @@ FRAMES = {
 }
 
 
-@pytest.mark.parametrize("architecture", ["bert", "modernbert"])
+OWN = {"roberta": 2, "bert": 1, "one segment": 1}  # separators of the tokenizers that frame texts
+
+
+@pytest.mark.parametrize("architecture", ["bert", "modernbert", "roberta"])
 @pytest.mark.parametrize("frame", FRAMES)
 @pytest.mark.parametrize("kind", [wordpiece, byte_level, unigram, word_level])
 def test_pairs_have_the_ids_and_segments_of_training(kind, frame, architecture, tmp_path):
@@ -73,15 +76,19 @@ def test_pairs_have_the_ids_and_segments_of_training(kind, frame, architecture, 
     bert_format.save(tmp_path / "a", size, build_model(size).state_dict(), tmp_path / "vocab")
     head = loop.build(size, None, HeadConfig("class", 2), seed=0)
     saved_model.save(tmp_path / "b", head, size, ["no", "yes"], tmp_path / "a")
-    for folder in (tmp_path / "a", tmp_path / "b"):
+    saved_model.save(tmp_path / "c", head, size, ["no", "yes"], tmp_path / "vocab")
+    usual = 1 if architecture == "bert" else OWN.get(frame, size.traits.separators)
+    for name, separators in (("a", usual), ("b", usual), ("c", OWN.get(frame, 1))):
+        folder = tmp_path / name
         opened = AutoTokenizer.from_pretrained(folder)
         assert ("token_type_ids" in opened("a")) == (architecture == "bert")
         for texts in PAIRS:
             parts = [library.encode(text, add_special_tokens=False).ids for text in texts]
-            right = [2, *parts[0], 3, *(parts[1] + [3] if len(parts) > 1 else [])]
+            before = [2, *parts[0], *[3] * (separators if len(parts) > 1 else 1)]
+            right = [*before, *(parts[1] + [3] if len(parts) > 1 else [])]
             found = opened(*texts)
             assert found["input_ids"] == right
-            first = len(parts[0]) + 2
+            first = len(before)
             types = [0] * first + [1] * (len(right) - first)
             assert found.get("token_type_ids", types) == types
         vocabulary.check_ids(folder)
