@@ -32,7 +32,7 @@ from pipeline.stages import stage
 from pipeline.storage import places
 from pipeline.storage.atomic import write_text
 from pipeline.text import clean
-from pipeline.tokenization import alphabet, existing_vocabulary, normalization, wordpiece
+from pipeline.tokenization import alphabet, existing_vocabulary, normalization, tokenizer_folder, wordpiece
 from pipeline.tokenization.pretokenize import CHUNK
 from pipeline.tokenization.wordpiece import SPECIAL, WordPiece
 
@@ -298,6 +298,8 @@ def make(config: VocabConfig, out: Path) -> Result:
         figures["added"] = tokenizer.size - before
         if figures["added"]:
             summary += f", {figures['added']:,} added"
+        else:
+            tokenizer_folder.keep_originals(Path(config.existing), out)
     else:
         sample = sample_corpus(config, out)
         options = (config.lowercase is not False, config.strip_accents, config.split_chinese)

@@ -11,6 +11,7 @@ from model.huggingface import bert_format, vocabulary
 from model.huggingface.names import ANSWER, CHOICE, CLASS, NAMES, TAG, Names
 from pipeline.common.schema import built
 from pipeline.errors import InputError
+from pipeline.tokenization import tokenizer_folder
 from pipeline.tokenization.wordpiece import WordPiece
 
 KINDS = {  # head type by class of transformers
@@ -76,6 +77,7 @@ def save(
         moved = [name for name in state if name.startswith("pooler.")]
         own |= {names.poolers[kind] + name.removeprefix("pooler"): state.pop(name) for name in moved}
     folder.mkdir(parents=True, exist_ok=True)
+    tokenizer_folder.keep_originals(source, folder)
     text, entries = vocabulary.read(source)
     config = bert_format.their_config(size, entries, torch.float32)
     config |= {"architectures": [names.tuned[kind]], **names_of(model.config, labels)}

@@ -28,7 +28,7 @@ from pipeline.errors import ConfigError, InputError, first_line, hub_cure, named
 from pipeline.records.manifest import Manifest
 from pipeline.storage import placeholders, strict_json
 from pipeline.storage.file_search import inside
-from pipeline.tokenization import known_models
+from pipeline.tokenization import known_models, tokenizer_folder
 from pipeline.tokenization.wordpiece import SPECIAL, is_wordpiece, special_names
 
 CONFIG = "config.json"
@@ -108,6 +108,7 @@ def save(
         "masked_head" not in untrained,
     )
     (folder / "README.md").write_text(text, encoding="utf-8")
+    tokenizer_folder.keep_originals(vocab_folder, folder)
     theirs = their_config(config, entries, dtype) | ({UNTRAINED: untrained} if untrained else {})
     tensors = names_for(config).their_tensors(weights, theirs)
     separators = vocabulary.separators(source, config.traits)

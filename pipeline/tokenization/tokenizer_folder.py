@@ -1,6 +1,7 @@
-"""What the files of a model's folder say of its tokenizer: its class, and added tokens."""
+"""What the files of a model's folder say of its tokenizer: its class, added tokens, and what other programs read."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +10,11 @@ from tokenizers import AddedToken
 from pipeline.common.tables import read_table
 from pipeline.errors import InputError
 from pipeline.storage import strict_json
+from pipeline.storage.file_search import leads_out, say_left_out
 
 CONFIG, MODEL, ADDED = "tokenizer_config.json", "config.json", "added_tokens.json"
+# Those that other programs make the tokenizer of.
+ORIGINALS = ("sentencepiece.bpe.model", "spm.model", "spiece.model", "tokenizer.model", "vocab.json", "merges.txt")
 
 _TABLE = read_table(__file__, "tokenizer_classes.yaml")
 BERTS, GENERAL, PYTHON = (frozenset(_TABLE[kind].split()) for kind in ("berts", "general", "python"))
@@ -83,6 +87,15 @@ def added_tokens(folder: Path) -> dict[int, AddedToken]:
     except (AttributeError, TypeError, ValueError) as error:
         raise InputError(f"its added tokens cannot be read ({error})", path=place) from error
     return dict(sorted(found.items()))
+
+
+def keep_originals(source: Path, target: Path) -> None:
+    """Copy the files of a folder that other programs make its tokenizer of; links that lead out of it are left out."""
+    there = [source / name for name in ORIGINALS if (source / name).is_file()]
+    kept = [path for path in there if not leads_out(source, path)]
+    for path in kept:
+        shutil.copyfile(path, target / path.name)
+    say_left_out(str(source), len(there) - len(kept))
 
 
 def read_object(path: Path) -> dict[str, Any]:

@@ -5,6 +5,7 @@ import dataclasses
 import gzip
 import io
 import json
+import subprocess
 import tarfile
 import unicodedata
 from string import ascii_lowercase
@@ -241,8 +242,11 @@ def test_files_of_other_tokenizers_are_rewritten_by_the_command_that_is_told(tmp
     with refused(InputError, "from transformers import", path=str(folder / "vocab.json")) as caught:
         make(tmp_path, tmp_path / "out", existing=str(folder))
     monkeypatch.chdir(tmp_path)
-    exec(str(caught.value).partition('"')[2].partition('"')[0])
-    _, result = make(tmp_path, tmp_path / "rewritten", existing="NEW")
+    _, script, copies = str(caught.value).split('"')
+    exec(script)
+    subprocess.run(copies.partition(",")[0].removeprefix(" && "), shell=True, check=True)
+    out, result = make(tmp_path, tmp_path / "rewritten", existing="NEW")
+    assert all((out / name).read_bytes() == (folder / name).read_bytes() for name in ("vocab.json", "merges.txt"))
     assert result.figures["size"] == byte_level.get_vocab_size()
     (folder / "spm.model").write_bytes(b"\n\x0e")
     (folder / "spm.vocab").write_text("<unk>\t0\n▁the\t-3.1\ns\t-5\n")
@@ -257,7 +261,8 @@ def test_a_model_of_sentencepiece_is_installed_for_and_named_as_transformers_fin
     (tmp_path / "config.json").write_text('{"model_type": "xlm-roberta"}')
     with refused(InputError, "pip install sentencepiece", path=str(tmp_path / name)) as caught:
         make(tmp_path, tmp_path / "out", existing=str(tmp_path))
-    assert (f"cp '{tmp_path / name}'" in str(caught.value)) == renamed
+    assert (f"cp '{tmp_path / name}' '{tmp_path}/" in str(caught.value)) == renamed
+    assert f"&& cp '{tmp_path}/sentencepiece.bpe.model' NEW, " in str(caught.value)
 
 
 def test_a_tokenizer_without_words_is_refused(tmp_path):
@@ -291,6 +296,19 @@ def test_entries_are_added_after_those_that_are_there(books, small, tmp_path):
     assert found[-1] == "##ing"
     again, _ = make(books, tmp_path / "two", existing=str(small), additions=str(tmp_path / "more.txt"), learn=4)
     assert (again / "tokenizer.json").read_bytes() == (out / "tokenizer.json").read_bytes()
+
+
+@pytest.mark.parametrize("learn", [0, 4])
+def test_files_that_others_read_stay_beside_the_vocabulary_that_is_theirs(books, small, tmp_path, learn):
+    (folder := tmp_path / "theirs").mkdir()
+    small.rename(folder / "vocab.txt")
+    files = {"sentencepiece.bpe.model": b"\n\x0e", "vocab.json": b"{ }", "merges.txt": b"#\r\n"}
+    for name, content in files.items():
+        (folder / name).write_bytes(content)
+    (folder / "spm.model").symlink_to(books / "book0.txt")  # leads out
+    out, _ = make(books, tmp_path / "out", existing=str(folder), learn=learn)
+    own = ("vocab.txt", "tokenizer.json")
+    assert {one.name: one.read_bytes() for one in out.iterdir() if one.name not in own} == ({} if learn else files)
 
 
 @pytest.mark.parametrize("entry", ["Running", "two words", "a-b"])

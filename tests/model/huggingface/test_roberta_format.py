@@ -109,8 +109,10 @@ def test_logits_losses_and_gradients_are_those_of_transformers(tmp_path, kind, c
 def test_a_folder_of_ours_opens_with_its_class_logits_and_ids(tmp_path, kind, pad):
     theirs = their_model(kind, pad_token_id=pad, hidden_act="gelu_new")
     theirs.save_pretrained(write_tokenizer(tmp_path / "theirs", pad))
+    (tmp_path / "theirs/spm.model").write_bytes(b"\n\x0e")
     config, state, _, _ = bert_format.load(tmp_path / "theirs")
     bert_format.save(tmp_path / "ours", config, state, tmp_path / "theirs")
+    assert (tmp_path / "ours/spm.model").read_bytes() == b"\n\x0e"
     opened, info = transformers.AutoModelForMaskedLM.from_pretrained(tmp_path / "ours", output_loading_info=True)
     assert type(opened) is type(theirs)
     assert not any(info[key] for key in ("missing_keys", "unexpected_keys", "mismatched_keys"))
@@ -222,7 +224,9 @@ def test_heads_open_in_transformers_and_here_with_equal_outputs(tmp_path, kind, 
     config, state, *_ = bert_format.load(tmp_path / "start")
     ours = loop.build(config, state, HeadConfig(kind, 2), seed=1).eval()
     vocab, folder = write_tokenizer(tmp_path / "vocab"), tmp_path / "tuned"
+    (vocab / "merges.txt").write_text("a b\n")
     saved_model.save(folder, ours, config, [], vocab)
+    assert (folder / "merges.txt").read_text() == "a b\n"
     opened = getattr(transformers, NAMES[family].tuned[kind]).from_pretrained(folder).eval()
     ids, batch = batch_of(12)
     shape = (1, 2, 6) if kind == "choice" else (1, 12)
