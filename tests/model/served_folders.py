@@ -1,6 +1,7 @@
 """Folders in Hugging Face's format of each kind that is served: tiny, with random weights."""
 
 import json
+import struct
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -22,20 +23,35 @@ SPECIAL = ["<s>", "<pad>", "</s>", "<unk>"]
 
 
 def make_bpe(folder: Path) -> Path:
-    """Write the tokenizer of a RoBERTa: byte-level BPE."""
+    """Write the tokenizer of a RoBERTa: byte-level BPE, as vocab.json and merges.txt too."""
     made = ByteLevelBPETokenizer()
     made.train_from_iterator(["the uber the cat"], 300, special_tokens=SPECIAL)
     made.add_special_tokens([AddedToken("<mask>", lstrip=True)])
-    return framed(made, folder)
+    framed(made, folder)
+    made.save_model(str(folder))
+    (folder / "vocab.json").write_text(json.dumps(made.get_vocab()))  # with <mask>
+    return folder
 
 
 def make_unigram(folder: Path) -> Path:
-    """Write the tokenizer of an XLM-R: Unigram with Metaspace."""
+    """Write the tokenizer of an XLM-R: Unigram with Metaspace, as a model of SentencePiece too."""
     pieces = [*SPECIAL, "▁", *(f"▁{one}" for one in ("the", "uber", *ascii_lowercase)), *ascii_lowercase, "über"]
     made = Tokenizer(models.Unigram([(piece, -float(number)) for number, piece in enumerate(pieces)], unk_id=3))
     made.pre_tokenizer, made.decoder = pre_tokenizers.Metaspace(), decoders.Metaspace()
     made.add_special_tokens([*SPECIAL, AddedToken("<mask>", lstrip=True)])
-    return framed(made, folder)
+    framed(made, folder)
+    kinds = dict(zip(("<unk>", "<s>", "</s>"), (2, 3, 3), strict=True)) | dict.fromkeys(pieces[len(SPECIAL) :], 1)
+    listed = [
+        field(1, field(1, one.encode()) + struct.pack("<BfBB", 21, -float(number), 24, kind))
+        for number, (one, kind) in enumerate(kinds.items(), 1)  # the ids of XLM-R are one more
+    ]
+    (folder / "sentencepiece.bpe.model").write_bytes(b"".join(listed))
+    return folder
+
+
+def field(number: int, content: bytes) -> bytes:
+    """Return a field of a protobuf message of at most 127 bytes."""
+    return bytes([8 * number + 2, len(content)]) + content
 
 
 def framed(made: Any, folder: Path) -> Path:
