@@ -1,7 +1,6 @@
 """CSV and TSV files whose first line names the columns."""
 
 import csv
-import re
 import sys
 from collections.abc import Iterator
 from itertools import chain
@@ -13,8 +12,6 @@ from pipeline.errors import InputError
 from pipeline.readers.base import Documents, FileRange, FileRanges, ReadLog
 from pipeline.readers.io import compressed, row_fields, text_lines
 from pipeline.text import tables
-
-_STATED = re.compile('"?sep=(.)"?', re.IGNORECASE)
 
 
 class Reader(row_fields.LineRows):
@@ -54,9 +51,7 @@ class Reader(row_fields.LineRows):
         first = next(lines, None)
         if first is None:
             return
-        stated = _STATED.fullmatch(first.text)  # as Excel does, before the names
-        first = next(lines, first) if stated else first
-        separator = self.separator or (stated[1] if stated else tables.separator_of(first.text))
+        separator = self.separator or tables.separator_of(first.text)
         quotes = separator != "\t" if self.quotes is None else self.quotes
         names: list[str] = []
         for number, fields in tables.fields(self._kept(chain([first], lines), file_range), separator, quotes):

@@ -3,7 +3,7 @@
 from pipeline.config import CorpusConfig
 from pipeline.readers.base import Document, Documents, FileRange, ReadLog
 from pipeline.readers.io import archives
-from pipeline.text import encodings, epub, html_text
+from pipeline.text import encodings, html_text
 
 SUFFIXES = (".html", ".htm", ".xhtml")
 
@@ -19,7 +19,7 @@ class Reader(archives.ArchiveFiles):
     def read(self, file_range: FileRange, log: ReadLog) -> Documents:
         """Yield the pages that begin in the file range."""
         for name, raw in self.contents(file_range, log):
-            page = epub.decoded(raw, self.corpus.language, self.corpus.encoding)
+            page = encodings.decode_page(raw, self.corpus.language, self.corpus.encoding)
             if encodings.is_binary(raw, page):
                 log.reject(encodings.BINARY, name)
                 continue

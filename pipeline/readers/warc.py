@@ -20,7 +20,7 @@ from pipeline.readers.base import Document, Documents, FileRange, FileRanges, Re
 from pipeline.readers.files import files_of
 from pipeline.readers.io import compressed
 from pipeline.storage import budget, placeholders, places
-from pipeline.text import encodings, epub, html_text
+from pipeline.text import encodings, html_text
 
 SUFFIXES = tuple(f"{end}{packed}" for end in (".warc", ".wet", ".wat") for packed in ("", ".gz", ".zst"))
 # Written after the last byte: where a file was cut off, fastwarc ends without a word, and this is not reached.
@@ -119,7 +119,7 @@ class Reader:
                 log["other media" if status == 200 else "status"] += 1
                 return None
             body = self._body(room.gathered(itertools.chain([head], _chunks(record))), room)
-            page = epub.decoded(body, self.corpus.language, http.http_charset)
+            page = encodings.decode_page(body, self.corpus.language, http.http_charset)
             if encodings.is_binary(body, page):
                 raise ValueError(encodings.BINARY)
             return Document(name, html_text.text_of(page))

@@ -66,6 +66,12 @@ _WORD = re.compile(r"[^\W\d_]+")
 TORN = 4
 TORN_LINE = 1  # of a line in a file of UTF-8, where a legacy encoding is unlikely
 
+_DECLARED = re.compile(
+    rb"""\s*<\?xml[^>]*?\bencoding\s*=\s*["']([\w.:-]+)"""
+    rb"""|.*?<meta\b[^>]*?\bcharset\s*=\s*["']?\s*([\w.:-]+)""",
+    re.IGNORECASE | re.DOTALL,
+)
+_HEAD = 1024  # bytes in which a page declares its encoding
 SAMPLE = 1 << 16  # bytes used to choose among several candidates
 
 # By byte; the five that cp1252 leaves open become the control characters of Latin-1.
@@ -208,6 +214,24 @@ def decode(raw: bytes, language: str, encoding: str | None = None) -> Decoded:
                 return Decoded(raw.decode(name, "replace").removeprefix("\ufeff"), name, False)
     lines = [in_line(line, language, name) for line in raw.splitlines(keepends=True)]
     return Decoded("".join(one.text for one in lines).removeprefix("\ufeff"), name, all(one.whole for one in lines))
+
+
+def decode_page(raw: bytes, language: str, encoding: str | None) -> str:
+    """Return the text of a page: by a byte order mark, as declared, as stated, or as detected."""
+    found = _DECLARED.match(raw[:_HEAD])
+    declared = (found[1] or found[2]).decode() if found else ""
+    if marked(raw) or wide(raw):
+        return decode(raw, language).text
+    # What is UTF-8 is nothing else, but for letters in seven bits.
+    for name in (declared, encoding or "") if raw.isascii() else ("utf-8", declared, encoding or ""):
+        # A declaration that can be read as ASCII is not of UTF-16.
+        if not name or name.lower().startswith(("utf-16", "utf-32", "ucs")):
+            continue
+        try:
+            return plain(raw, meant(name))
+        except (LookupError, UnicodeError):
+            continue
+    return decode(raw, language).text
 
 
 def plain(raw: bytes, name: str) -> str:

@@ -18,7 +18,7 @@ from xml.etree.ElementTree import Element
 from pipeline.storage.budget import Budget, parsed_size, unzipped
 from pipeline.storage.places import BROKEN_ZIP
 from pipeline.text.book_text import Book, joined, without_licence
-from pipeline.text.encodings import decode, marked, meant, plain, wide
+from pipeline.text.encodings import decode_page
 
 _PIECES = (b"<", b"=", b"&", b"\n")  # each makes an element, an attribute or a text of its own
 # Elements whose content is not text, and how they are counted; "": no part of a book.
@@ -51,14 +51,6 @@ _MEDIA = re.compile(
     r"image/|audio/|video/|text/css|.*(?:javascript|ecmascript|font|opentype|ncx|smil|pdf)", re.IGNORECASE
 )
 _PAGES = ("application/xhtml+xml", "text/html", "application/x-dtbook+xml")
-_DECLARED = re.compile(
-    rb"""\s*<\?xml[^>]*?\bencoding\s*=\s*["']([\w.:-]+)"""
-    rb"""|.*?<meta\b[^>]*?\bcharset\s*=\s*["']?\s*([\w.:-]+)""",
-    re.IGNORECASE | re.DOTALL,
-)
-
-
-_HEADER = 1024  # bytes in which a page declares its encoding
 _TAG = re.compile(r"</?[A-Za-z!?]")
 # A document type with declarations, which the parser of HTML would take for text.
 _SUBSET = re.compile(r"[^<]*+(?:<\?[^>]*+>[^<]*+)?<!DOCTYPE[^\[>]*+\[[^\]]*+\]\s*>", re.IGNORECASE)
@@ -199,24 +191,6 @@ def paragraphs(page: str, passed: Counter[str]) -> list[str]:
     return parser.found
 
 
-def decoded(raw: bytes, language: str, encoding: str | None) -> str:
-    """Return the text of a page: by a byte order mark, as declared, as stated, or as detected."""
-    found = _DECLARED.match(raw[:_HEADER])
-    declared = (found[1] or found[2]).decode() if found else ""
-    if marked(raw) or wide(raw):
-        return decode(raw, language).text
-    # What is UTF-8 is nothing else, but for letters in seven bits.
-    for name in (declared, encoding or "") if raw.isascii() else ("utf-8", declared, encoding or ""):
-        # A declaration that can be read as ASCII is not of UTF-16.
-        if not name or name.lower().startswith(("utf-16", "utf-32", "ucs")):
-            continue
-        try:
-            return plain(raw, meant(name))
-        except (LookupError, UnicodeError):
-            continue
-    return decode(raw, language).text
-
-
 class _Members:
     """Members of an archive, as many bytes in total as a document may have."""
 
@@ -247,7 +221,7 @@ def _read(archive: zipfile.ZipFile, language: str, encoding: str | None) -> Book
     if not packages:
         raise Broken("META-INF/container.xml does not name a package file")
     package_path = packages[0]
-    package = ET.fromstring(decoded(members.read(package_path), language, encoding))
+    package = ET.fromstring(decode_page(members.read(package_path), language, encoding))
     items = {item.get("id", ""): item for item in _find(package, "item")}
     passed = Counter({"other editions": len(root) - 1})
     lines: list[str] = []
@@ -266,7 +240,7 @@ def _read(archive: zipfile.ZipFile, language: str, encoding: str | None) -> Book
         if name in names:
             continue
         names.add(name)
-        lines += paragraphs(decoded(members.read(name), language, encoding), passed)
+        lines += paragraphs(decode_page(members.read(name), language, encoding), passed)
     others = [item for name, item in items.items() if name not in read]
     passed["pages out of the reading order"] = sum(i.get("media-type") in _PAGES for i in others)
     kept = without_licence([line for paragraph in lines for line in (paragraph, "")])

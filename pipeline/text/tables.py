@@ -8,12 +8,14 @@ import csv
 import io
 import re
 from collections.abc import Iterable, Iterator
+from itertools import chain
 
 from pipeline.errors import InputError
 
 csv.field_size_limit(2**31 - 1)  # a text may be longer than 128 KiB
 Rows = list[tuple[int, list[str]]]  # line number, from 1, and fields
 # A text all of whose quotation marks are around a field, or doubled in one.
+_STATED = re.compile('"?sep=(.)"?', re.IGNORECASE)  # what Excel begins with: it is the separator
 _WRITTEN = re.compile(r'(?:(?:"(?:[^"]++|"")*+"|[^"\t\r\n]*+)(?:\t|\r?\n|\Z))*+')
 
 
@@ -23,11 +25,13 @@ def lines_of(text: str) -> list[str]:
 
 
 def separator_of(text: str, header: bool = True) -> str:
-    """Return what divides the first line of CSV: a tab, a semicolon or a bar without commas, or a comma.
+    """Return what the first line of CSV states, or is divided by: tab, semicolon or bar without commas, comma.
 
     Of rows without a `header`, whose first may be text, it divides all into as many.
     """
     first = text.lstrip("\ufeff\r\n ").partition("\n")[0]
+    if stated := _STATED.fullmatch(first.rstrip("\r")):
+        return stated[1]
     found = "\t" if "\t" in first else next((each for each in ";|" if each in first and "," not in first), ",")
     if header or found == ",":
         return found
@@ -36,7 +40,13 @@ def separator_of(text: str, header: bool = True) -> str:
 
 
 def fields(lines: Iterable[str], separator: str, quotes: bool) -> Iterator[tuple[int, list[str] | csv.Error]]:
-    """Yield line number and fields of each row that is not blank; of a broken one, the error."""
+    """Yield line number and fields of each row that is not blank; of a broken one, the error.
+
+    A first line that states the separator counts as blank.
+    """
+    ahead = iter(lines)
+    first = next(ahead, "")
+    lines = chain(["\n" if _STATED.fullmatch(first.strip("\ufeff\r\n")) else first], ahead)
     # csv.QUOTE_MINIMAL or QUOTE_NONE
     reader = csv.reader(lines, delimiter=separator, strict=True, skipinitialspace=quotes, quoting=0 if quotes else 3)
     while True:

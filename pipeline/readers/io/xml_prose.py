@@ -12,7 +12,7 @@ from pipeline.readers import formats
 from pipeline.readers.base import FileRange, ReadLog
 from pipeline.readers.io import archives
 from pipeline.storage import budget
-from pipeline.text import epub
+from pipeline.text import encodings
 
 MALFORMED = (ParseError, ValueError, LookupError)  # also encodings that the parser does not know
 PIECES = (b"<", b"=", b"&", b"\n")  # each makes an element, an attribute or a text of its own
@@ -85,7 +85,7 @@ class XmlFiles(archives.ArchiveFiles):
         try:
             return parse(raw, self._budget(name))
         except MALFORMED:
-            text = epub.decoded(raw, self.corpus.language, self.corpus.encoding).removeprefix("\ufeff")
+            text = encodings.decode_page(raw, self.corpus.language, self.corpus.encoding).removeprefix("\ufeff")
             with contextlib.suppress(*MALFORMED):
                 root = parse(text.encode(), self._budget(name), "utf-8")
                 log.notes["files of XML in another encoding than they declare, or in one that the parser lacks"] += 1

@@ -67,6 +67,7 @@ def files():
     for name, separator in (("a.csv", ","), ("semicolons.csv", ";")):
         csv.writer(made := io.StringIO(), delimiter=separator).writerows([NAMES, *TABLE])
         found[name] = "\ufeff".encode() + made.getvalue().encode()
+    found["excel.csv"] = found["semicolons.csv"].replace(b"\xef\xbb\xbf", b"\xef\xbb\xbfsep=;\r\n")
     objects = [dict(zip(NAMES, row, strict=True)) for row in TABLE]
     found["a.jsonl"] = "".join(json.dumps(one) + "\n" for one in objects).encode()
     found["a.json"] = json.dumps(objects, ensure_ascii=False).encode()
@@ -95,7 +96,7 @@ def test_lines_have_no_columns_to_be_named_by(key, tmp_path):
         rows(tmp_path / "a.txt", **{key: "ref"})
 
 
-@pytest.mark.parametrize("name", ["a.csv", "a.jsonl"])
+@pytest.mark.parametrize("name", ["a.csv", "excel.csv", "a.jsonl"])
 def test_tables_of_standard_input_are_told_by_their_first_line(name, monkeypatch):
     monkeypatch.setattr(sys, "stdin", io.StringIO(files()[name].decode("utf-8-sig")))
     assert [row.columns for row in rows(None, columns=["câu"])] == [[text] for _, text, _ in TABLE]

@@ -94,9 +94,10 @@ def test_what_is_broken_or_can_be_read_in_two_ways_is_refused(tmp_path, name, co
 
 def test_a_csv_text_may_be_long_and_blank_lines_are_no_rows(tmp_path):
     text = "a long text " * 20_000
-    (tmp_path / "a.csv").write_text(f"\ntext,label\n\n{text},1\n\n")
-    found = read_columns(tmp_path, OWN, "a.csv")
-    assert (found.texts[0], found.labels, found.malformed) == ([text.strip()], [1], [])
+    for names in ("\ntext,label", "sep=,\ntext,label", '"sep=,"\r\ntext,label'):
+        (tmp_path / "a.csv").write_text(f"{names}\n\n{text},1\n\n")
+        found = read_columns(tmp_path, OWN, "a.csv")
+        assert (found.texts[0], found.labels, found.malformed) == ([text.strip()], [1], [])
 
 
 def test_a_damaged_member_of_a_zip_file_is_named(tmp_path):

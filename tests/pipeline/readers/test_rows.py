@@ -381,7 +381,8 @@ def test_names_reach_into_maps_of_arrow_and_one_that_no_item_has_is_named(tmp_pa
 
 def test_the_separator_that_excel_states_is_read(tmp_path):
     (tmp_path / "a.csv").write_text('sep=;\nid;text\n1;"One; two, three"\n')
-    assert texts("csv", tmp_path) == ["One; two, three"]
+    ((document,), _) = read(config("csv", tmp_path))
+    assert (document.text, document.id) == ("One; two, three", f"{tmp_path}/a.csv line 3")
 
 
 def test_comments_of_stack_exchange_are_read_alone_and_next_to_posts_left_out(tmp_path):
