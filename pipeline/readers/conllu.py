@@ -9,7 +9,7 @@ from pipeline.config import CorpusConfig
 from pipeline.readers.base import Document, Documents, FileRange, ReadLog
 from pipeline.readers.io import compressed, text_lines
 from pipeline.readers.io.text_lines import Line
-from pipeline.storage.budget import KEPT
+from pipeline.storage.budget import KEPT, Budget
 
 
 class Reader(text_lines.TextFiles):
@@ -21,14 +21,21 @@ class Reader(text_lines.TextFiles):
     def read(self, file_range: FileRange, log: ReadLog) -> Documents:
         """Yield the documents whose first line the range owns."""
         ours, name, block, found, size = file_range.start == 0, "", list[Line](), list[str](), 0
+        room = Budget(AssertionError)  # of no document yet
         for line in self.lines(file_range, log):
             _, owned, text = line
-            word = bool(name) and text[:1].isdigit()
-            begins = not word and text.startswith("# newdoc")
+            if name and text[:1].isdigit():  # a word
+                if ours:
+                    block.append(line)
+                    size += KEPT + len(text)
+                    if size > room.left:
+                        room.take(size)
+                continue
+            begins = text.startswith("# newdoc")
             if begins and (found or block):
                 yield from self._document(name, found, block, file_range, log)
                 found, block = [], []
-            if not (owned or word) and (begins or not ours):
+            if not owned and (begins or not ours):
                 return
             if begins or (ours and not name):
                 ours, name, size = True, text.partition("=")[2].strip() if begins else "", 0
@@ -39,7 +46,7 @@ class Reader(text_lines.TextFiles):
                 size += KEPT + len(text)
                 if size > room.left:
                     room.take(size)
-                if not (word or text.strip()):
+                if not text.strip():
                     sentence = self._sentence(block, file_range, log)
                     found += sentence
                     block, size = [], 0

@@ -59,13 +59,16 @@ class Prose(xml_prose.Prose):
 
     def finished(self, paragraph: str) -> str:
         """Return a paragraph whose words are whole and single spaces apart."""
-        text = re.sub(rf"(?:[-¬⸗=]|(?<!\s))\s*+{_BROKEN}\s*+", "", paragraph)
+        text = paragraph
+        if _BROKEN in text:
+            text = re.sub(rf"(?:[-¬⸗=]|(?<!\s))\s*+{_BROKEN}\s*+", "", text)
         if _WORD in text:
             if len(_TOUCHING.findall(text)) > len(_APART.findall(text)):  # no blank tells where words are joined
                 text = text.replace(_WORD, f" {_WORD}")
             text = re.sub(rf"(?<!\s)\s*+(?:{_GLUE}\s*+{_WORD}?|{_WORD}{_GLUE})\s*+", "", text).replace(_WORD, "")
             text = _OPENING.sub("", _CLOSING.sub("", text))
-        return " ".join(self.ends.join(re.sub(r"(?<![^\S\n])[^\S\n]*+\n\s*+", "\n", text)).split())
+        lines = "\n".join(filter(None, map(str.strip, text.split("\n"))))
+        return " ".join(self.ends.join(lines).split())
 
 
 class Reader(xml_prose.XmlFiles):

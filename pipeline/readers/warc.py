@@ -100,6 +100,9 @@ class Reader:
 
     def _document(self, record: Any, log: ReadLog, path: str) -> Document | None:
         kind, kinds = record.record_type, self.kinds
+        if kind == kinds.conversion and record.content_length <= budget.DOCUMENT:
+            name = record.headers.get("WARC-Target-URI") or record.record_id
+            return Document(name, record.reader.read().decode("utf-8", "replace"))
         if kind not in (kinds.conversion, kinds.response):
             if record.record_id != _END_ID:
                 log["metadata"] += 1
@@ -108,9 +111,7 @@ class Reader:
         room = budget.Budget(
             lambda: InputError(f"the record {name} is larger than {budget.DOCUMENT:,} bytes", path=path)
         )
-        if kind == kinds.conversion:
-            room.take(record.content_length)
-            return Document(name, record.reader.read().decode("utf-8", "replace"))
+        room.take(record.content_length if kind == kinds.conversion else 0)
         head = record.reader.read(compressed.CHUNK)
         try:
             http = self._http(head, "none")

@@ -7,7 +7,8 @@ skips everything before its first line end, never looks back, and each line is i
 import codecs
 import functools
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from itertools import chain, count, repeat
 from typing import NamedTuple
 
 from pipeline.common.schema import check
@@ -144,11 +145,15 @@ class TextFiles:
         name = "utf-8" if form.wide else form.encoding
         for first, owned, others, data in _line_blocks(file_range, form, log):
             whole = _decoded(data, name, form) if form.stated or name == "utf-8" else None
-            lines: Sequence[str | bytes] = whole or data.split(form.newline)
-            for number, line in enumerate(lines, first):
+            if whole is not None:  # without a step of Python a line
+                whole[0] = whole[0].removeprefix("\ufeff") if first == 1 else whole[0]
+                texts = (_NUMBER.sub("", text, count=1) for text in whole) if self.numbered else whole
+                yield from map(Line, count(first), chain([owned], repeat(others)), texts)
+                continue
+            for number, line in enumerate(data.split(form.newline), first):
                 mine, owned = owned, others
                 try:
-                    text = line if isinstance(line, str) else self._in_line(line, name, form.stated, log)
+                    text = self._in_line(line, name, form.stated, log)
                 except UnicodeDecodeError as error:
                     bad_line(log, file_range, number, f"not valid {form.encoding} ({error.reason})")
                     continue
