@@ -46,7 +46,7 @@ class Reader(row_fields.LineRows):
             if not line.owned:
                 return
             row = line.text.strip()
-            if row.startswith("<?xml") or (" " not in row[:99] and row[:1] in ("", "<")):  # the element around all
+            if row.startswith(("<?", "<!")) or (" " not in row[:99] and row[:1] in ("", "<")):  # the element around all
                 continue
             try:
                 if not row.startswith("<row "):

@@ -7,6 +7,7 @@ import contextlib
 import gzip
 import io
 import itertools
+import re
 from collections.abc import Iterator
 from typing import Any, BinaryIO
 
@@ -27,6 +28,7 @@ SUFFIXES = tuple(f"{end}{packed}" for end in (".warc", ".wet", ".wat") for packe
 _END_ID = "<urn:end-of-file>"
 _END = f"WARC/1.0\r\nWARC-Type: metadata\r\nWARC-Record-ID: {_END_ID}\r\nContent-Length: 0\r\n\r\n\r\n\r\n".encode()
 _PACKED = {"gzip": gzip.compress, "zstd": zstandard.ZstdCompressor().compress}
+_STATUS = re.compile(rb"\A\s*+\w++(?:/[\d.]++)?[ \t]++(\d{3})[^\r\n]*+")  # as the library wants it
 _HTML = ("text/html", "application/xhtml+xml")
 
 
@@ -52,7 +54,7 @@ def _is_whole(file: BinaryIO, last: Any) -> bool:
 
 
 class Reader:
-    """Reader of conversion records (WET), and of the pages of HTML among responses (WARC); one range a file.
+    """Reader of conversion records (WET), and of pages among responses and resources (WARC); one range a file.
 
     Skip reasons: `metadata` (headers, requests, revisits), `other media` (images, PDF), `status` (redirects, errors).
     """
@@ -103,7 +105,7 @@ class Reader:
         if kind == kinds.conversion and record.content_length <= budget.DOCUMENT:
             name = record.headers.get("WARC-Target-URI") or record.record_id
             return Document(name, record.reader.read().decode("utf-8", "replace"))
-        if kind not in (kinds.conversion, kinds.response):
+        if kind not in (kinds.conversion, kinds.response, kinds.resource):
             if record.record_id != _END_ID:
                 log["metadata"] += 1
             return None
@@ -112,7 +114,9 @@ class Reader:
             lambda: InputError(f"the record {name} is larger than {budget.DOCUMENT:,} bytes", path=path)
         )
         room.take(record.content_length if kind == kinds.conversion else 0)
-        head = record.reader.read(compressed.CHUNK)
+        head = _STATUS.sub(rb"HTTP/1.1 \1", record.reader.read(compressed.CHUNK))
+        if kind == kinds.resource:  # a file that was put into an archive: headers as if it had been sent
+            head = f"HTTP/1.1 200\r\nContent-Type: {record.headers.get('Content-Type')}\r\n\r\n".encode() + head
         try:
             http = self._http(head, "none")
             status = getattr(http.http_headers, "status_code", None)

@@ -105,7 +105,8 @@ def _cirrus(texts: list[str]) -> str:
 
 def _posts(texts: list[str]) -> str:
     rows = (f'  <row Id="{n}" PostTypeId="1" Body="{escape(_paragraphs(text))}" />\n' for n, text in enumerate(texts))
-    return f"\ufeff<?xml version='1.0' encoding='utf-8'?>\n<posts>\n{''.join(rows)}</posts>\n"
+    head = "\ufeff<?xml version='1.0' encoding='utf-8'?>\n<!DOCTYPE posts SYSTEM 'posts.dtd'>\n"
+    return f"{head}<posts>\n{''.join(rows)}</posts>\n"
 
 
 def _html(texts: list[str]) -> str:

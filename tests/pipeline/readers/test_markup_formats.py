@@ -85,16 +85,31 @@ def test_a_page_that_a_crawler_decoded_is_read_whatever_its_headers_say(said, tm
     assert [document.text for document in found] == ["A café of many words, said the keeper."] * 2
 
 
-def test_headers_of_lines_that_end_as_on_unix_are_headers(tmp_path):
+@pytest.mark.parametrize("first", [b"", b"\n", b"HTTP/1.1  200\n", b"http/1.1 200 ok\n", b"ICY 200 OK\n"])
+def test_headers_are_headers_whatever_ends_and_begins_their_lines(first, tmp_path):
     plain = gzip.decompress(response("text/html; charset=utf-8", PAGE.encode()))
     head, body = plain[: plain.index(b"HTTP/")], plain[plain.index(b"HTTP/") :].rstrip()
     http, _, page = body.partition(b"\r\n\r\n")
+    http = first + http.partition(b"\r\n")[2] if first.strip() else first + http
     body = http.replace(b"\r\n", b"\n") + b"\n\n" + page
     head = re.sub(rb"Content-Length: \d+", b"Content-Length: %d" % len(body), head)
     (tmp_path / "a.warc").write_bytes(head + body + b"\r\n\r\n")
     assert [document.text for document in read(config("warc", tmp_path))[0]] == [
         "A café of many words, said the keeper."
     ]
+
+
+def test_pages_that_were_put_into_an_archive_as_files_are_pages(tmp_path):
+    with (tmp_path / "a.warc").open("wb") as file:
+        writer = WARCWriter(file, gzip=False)
+        for kind, body in (("text/html; charset=cp1252", PAGE.encode("cp1252")), ("image/png", b"\x89PNG")):
+            record = writer.create_warc_record("file:/a", "resource", io.BytesIO(body), len(body), kind)
+            writer.write_record(record)
+    found, log = read(config("warc", tmp_path))
+    assert ([document.text for document in found], log) == (
+        ["A café of many words, said the keeper."],
+        {"other media": 1},
+    )
 
 
 def test_a_page_that_cannot_be_decoded_is_skipped_and_the_next_is_read(tmp_path):
