@@ -164,6 +164,7 @@ class TaskConfig(Section, key="task"):
         if self.kind == "classification":
             once = len({*self.labels}) == len(self.labels) != 1
             self.require(once, "must be two or more, each once, or empty for regression", "labels")
+            self.require(bool(self.labels) or not self.multilabel, "needs labels; set task.labels=[A,B]", "multilabel")
             known = tuple(name for name in known if (name in OF_SCORES) != bool(self.labels))
             not_here = OF_ONE_CLASS if self.multilabel else ("f1",) if len(self.labels) > 2 else ()
             known = tuple(name for name in known if name not in not_here)
@@ -176,8 +177,10 @@ class TaskConfig(Section, key="task"):
         if self.kind == "choice":
             self.require(len(self.choices) >= 2, "must be two columns or more", "choices")
         check(bool(self.metrics), f"must be at least one of {', '.join(known)}", "task.metrics", "[]")
+        other = "[] for scores" if self.labels else "[A,B] for classes"
+        cure = f"; or set task.labels={other}" * (self.kind == "classification")
         for metric in self.metrics:
-            check(metric in known, f"choose one of {', '.join(known)}", "task.metrics", metric)
+            check(metric in known, f"choose one of {', '.join(known)}{cure}", "task.metrics", metric)
 
     @property
     def dev_names(self) -> list[str]:

@@ -25,7 +25,7 @@ from pipeline.config import EvaluateConfig, TaskConfig
 from pipeline.console import terminal
 from pipeline.console.bars import Bar
 from pipeline.console.formatting import pluralize
-from pipeline.errors import ConfigError, Diverged, Exit
+from pipeline.errors import ConfigError, Diverged, Exit, InputError
 from pipeline.evaluation import answers, examples, significance, table_files
 from pipeline.evaluation.task_types import Dataset, Given, TaskType, faults_of, open_task_type, read_sides, remarks_of
 from pipeline.evaluation.task_types.token_classification import words_of
@@ -52,6 +52,7 @@ Records = list[Record]
 Evaluation = tuple[Score, str, dict[str, str]]  # with its summary line, and other files by name
 PRETRAINED, RANDOM = "pretrained", "random"  # initial weights of a run
 RUNS, PREDICTIONS, MODEL = "runs", "predictions.tsv", "model"
+FINEST = 1e5  # scores whose mean is above so many deviations lose digits in fp32
 FAULTS = 20  # malformed rows that are listed; all are counted
 
 
@@ -87,6 +88,11 @@ class SearchContext:
     also: dict[str, tuple[TaskConfig, TaskType, Dataset]]  # other sets of the task, and other tasks' dev sets
     coverage: Coverage  # of all of their texts
     beyond: list[str]  # a line if sequences are longer than the model has learnt
+
+    @property
+    def sets(self) -> dict[str, Dataset]:
+        """Return what is scored, by name."""
+        return {"dev": self.dev, **{name: part for name, (*_, part) in self.also.items()}}
 
 
 def prepare(config: EvaluateConfig) -> SearchContext:
@@ -214,7 +220,7 @@ def evaluate(config: EvaluateConfig, out: Path) -> Evaluation:
     """
     folder, context = out / RUNS, prepare(config)
     folder.mkdir(exist_ok=True)
-    remarks = [*context.beyond, *remarks_of(config, context.train, context.dev)]
+    remarks = [*context.beyond, *remarks_of(config, context.train, context.sets)]
     if "head.weight" in context.weights:
         names = ", classes by name" if labels_of(context.kind, config.task) else ""
         terminal.say(f"{config.task.name}: continues with the head of {config.pretrained}{names}")
@@ -361,15 +367,28 @@ def head_of(context: SearchContext) -> "HeadConfig":
         config.chunk_pooling if config.truncation == "chunks" else "mean",
         config.task.multilabel,
         balanced(labels, context.kind.outputs) if config.class_weights == "balanced" else config.class_weights,
-        (float(labels.mean()), float(labels.std()) or 1.0) if scores else HeadConfig.scale,
+        scale_of(labels, config.task) if scores else HeadConfig.scale,
     )
+
+
+def scale_of(labels: Any, task: TaskConfig) -> tuple[float, float]:
+    """Return mean and deviation of scores `(N,)`.
+
+    Raises:
+        InputError: they differ by less than fp32, in which models answer, can tell.
+    """
+    mean, deviation = float(labels.mean()), float(labels.std()) if np.ptp(labels) else 1.0
+    if abs(mean) > FINEST * deviation:
+        problem = f"its scores, {labels.min():.16g} to {labels.max():.16g}, differ too little; subtract {mean:.16g}"
+        raise InputError(problem, path=task.train)
+    return mean, deviation
 
 
 def balanced(labels: Any, classes: int) -> list[float]:
     """Return the weights of classes by which all count alike, as scikit-learn's; of several, of their presence."""
     if isinstance(labels, np.ndarray) and labels.ndim == 2:  # (N, C) of 0 and 1
-        there = np.maximum(labels.sum(0), 1)
-        return [float(value) for value in (len(labels) - there) / there]
+        there, others = labels.sum(0), len(labels) - labels.sum(0)
+        return [float(value) for value in np.where(there * others, others / np.maximum(there, 1), 1)]
     every = np.concatenate(labels) if isinstance(labels, list) else labels
     counts = np.bincount(every[every >= 0].astype(np.int64), minlength=classes)
     return [float(value) for value in counts.sum() / (classes * np.maximum(counts, 1))]
@@ -508,7 +527,7 @@ def score_of(context: SearchContext, records: Records) -> Score:
     (pretrained, seeds), (random, others) = (
         best_point(task, [record for record in records if record["start"] == start]) for start in (PRETRAINED, RANDOM)
     )
-    faults = faults_of(task, context.train, context.dev)
+    faults = faults_of(task, context.train, context.sets)
     kept = ("start", "batch_size", "learning_rate", "seed", "scores", "epochs")
     return Score(
         task=task.name,

@@ -150,7 +150,7 @@ def parse(
     if (rows := objects_of(place, content, key, kind)) is not None:
         return table_of(place, *rows, needed)
     text = decode(place, content)
-    if ends(kind, ".csv"):
+    if ends(kind, ".csv") or (header and names_in_csv(text, needed)):
         found = tables.csv_rows(place, text, tables.separator_of(text, header))
     else:
         found = tables.tsv_rows(place, text)
@@ -164,6 +164,17 @@ def parse(
         else:
             table.malformed.append(f"{place}, line {number}: {len(row)} fields instead of {width}")
     return table
+
+
+def names_in_csv(text: str, needed: Collection[str]) -> bool:
+    """Return whether the first line of a text names all that is `needed` and more, divided as CSV."""
+    mark = tables.separator_of(text)
+    named = [normalize("NFC", name.strip(' "')) for name in text.lstrip("\r\n ").partition("\n")[0].split(mark)]
+    return mark != "\t" and len(named) > 1 and bool(needed) and {*_each(needed)} <= {*named}
+
+
+def _each(columns: Collection[str]) -> list[str]:
+    return [name for column in columns for name in FIELD.findall(column) or [column] if name]
 
 
 def objects_of(
@@ -269,7 +280,7 @@ def table_of(place: str, objects: list[dict[str, Any]], lines: list[int], needed
     list or an object; another that is missing is empty.
     """
     names = list(dict.fromkeys(chain.from_iterable(objects)))
-    needed = [name for column in needed for name in (column, *FIELD.findall(column)) if name in names]
+    needed = [name for name in (*needed, *_each(needed)) if name in names]
     table = Table(place, names, [], [])
     for number, one in zip(lines, objects, strict=True):
         fault = fault_of(one, needed)

@@ -24,6 +24,8 @@ CURE = re.compile(
 MORE = """
 evaluate +task=own seeds=3
 evaluate +task=own task.columns=text
+evaluate +task=own task.metrics=[pearson]
+evaluate +task=own task.labels=[] task.metrics=[accuracy]
 train save_at_words=9
 train learning_rate=1e-4
 train optimizer.lr=1e-4

@@ -108,7 +108,7 @@ def test_examples_without_a_text_are_counted(config):
 
 def evaluate_remarks(config):
     context = grid_search.prepare(config)
-    return remarks_of(config, context.train, context.dev)
+    return remarks_of(config, context.train, context.sets)
 
 
 def test_the_first_rows_of_a_sorted_file_are_a_remark(config):

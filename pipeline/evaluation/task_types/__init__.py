@@ -3,7 +3,7 @@
 Each type is a module with a class that implements `TaskType`, the interface of fine-tuning.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, groupby, pairwise
 from typing import Any, Protocol, TypeVar
@@ -99,16 +99,20 @@ def read_sides(
     return train, dev
 
 
-def remarks_of(config: EvaluateConfig, train: Dataset, dev: Dataset) -> list[str]:
-    """Return what makes a score doubtful: rows that are malformed, empty or of train, or classes in order or unseen."""
-    faults = faults_of(config.task, train, dev)
+def remarks_of(config: EvaluateConfig, train: Dataset, sets: Mapping[str, Dataset]) -> list[str]:
+    """Return what makes a score doubtful: rows that are malformed, empty or of train, or classes in order or unseen.
+
+    `sets` are those that are scored, dev and others, by name.
+    """
+    faults = faults_of(config.task, train, sets)
     found = [f"{pluralize(len(faults), 'malformed row')} skipped, {faults[0]}"] if faults else []
     rows = set(_contents(train.samples))
-    same = sum(content in rows for content in _contents(dev.samples))
-    if same:
-        found.append(f"{same:,} of {len(dev.samples):,} dev examples are in train too")
-    if empty := sum(int((part.samples.lengths() <= EMPTY).sum()) for part in (train, dev)):
-        found.append(f"{empty:,} of {len(train.samples) + len(dev.samples):,} examples have no text")
+    for name, part in sets.items():
+        if same := sum(content in rows for content in _contents(part.samples)):
+            found.append(f"{same:,} of {len(part.samples):,} {name} examples are in train too")
+    every = [part.samples for part in (train, *sets.values())]
+    if empty := sum(int((samples.lengths() <= EMPTY).sum()) for samples in every):
+        found.append(f"{empty:,} of {sum(map(len, every)):,} examples have no text")
     classes = train.truth if config.task.kind in ("classification", "choice") else []
     classes = list(chain(*classes)) if config.task.multilabel else classes
     unseen = [label for number, label in enumerate(config.task.labels) if number not in {*classes}] if classes else []
@@ -122,9 +126,10 @@ def remarks_of(config: EvaluateConfig, train: Dataset, dev: Dataset) -> list[str
     return found
 
 
-def faults_of(task: TaskConfig, train: Dataset, dev: Dataset) -> list[str]:
+def faults_of(task: TaskConfig, train: Dataset, sets: Mapping[str, Dataset]) -> list[str]:
     """Return the malformed rows of a task's files; a dev set that is a part of the training file has the same."""
-    return [*train.malformed, *([] if task.dev_share else dev.malformed)]
+    parts = [train, *(part for name, part in sets.items() if name != "dev" or not task.dev_share)]
+    return [fault for part in parts for fault in part.malformed]
 
 
 def _contents(samples: Samples) -> list[bytes]:

@@ -56,6 +56,13 @@ def test_rows_are_read_by_what_they_are(tmp_path, name, form):
     assert (found.texts[0], found.labels) == (["good", "b\u2028d"], [1, 0])
 
 
+@pytest.mark.parametrize(("name", "divider"), [("a.tsv", ","), ("a.tsv", ";"), ("a.txt", ","), ("a.csv", "\t")])
+def test_columns_are_divided_by_what_divides_their_names(tmp_path, name, divider):
+    (tmp_path / name).write_text(f'more{divider}text{divider}label\n1{divider}"so{divider}good"{divider}1\n')
+    found = read_columns(tmp_path, OWN, name)
+    assert (found.texts[0], found.labels) == ([f"so{divider}good"], [1])
+
+
 @pytest.mark.parametrize(("name", "divider"), [("a.tsv", "\t"), ("a.csv", ",")])
 def test_lines_may_end_by_a_carriage_return_alone(tmp_path, name, divider):
     (tmp_path / name).write_text(f"text{divider}label\rgood{divider}1\rb{divider}0\r")

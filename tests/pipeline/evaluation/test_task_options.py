@@ -37,12 +37,14 @@ def config(tmp_path, model_folder):
 def test_more_dev_files_and_a_test_set_have_a_score_each(config):
     folder = Path(config.data) / "Toy"
     head, *rows = (folder / "dev.tsv").read_text().splitlines()
-    for name, part in (("dev-1.tsv", rows[:60]), ("dev-2.tsv", rows[60:]), ("held.tsv", rows[:30])):
+    for name, part in (("dev-1.tsv", rows[:60]), ("dev-2.tsv", rows[60:]), ("held.tsv", [*rows[:30], "broken"])):
         (folder / name).write_text("\n".join([head, *part]) + "\n")
     task = replace(config.task, dev="dev-*.tsv", test="held.tsv")
     found = run(replace(config, task=task, baseline=False)).figures
     assert found["rows"]["dev"] == 60
     assert {name: one["rows"]["dev"] for name, one in found["also"].items()} == {"dev-2.tsv": 40, "held.tsv": 30}
+    assert found["faults"] == [f"{folder / 'held.tsv'}, line 32: 1 fields instead of 4"]
+    assert found["remarks"][1:] == ["1 of 40 dev-2.tsv examples are in train too"]
     rows = (Path(config.out) / "predictions.tsv").read_text().splitlines()[1:31]
     right = np.mean([row.split("\t")[1] == row.split("\t")[2] for row in rows])
     assert found["also"]["held.tsv"]["score"] == pytest.approx(right)
@@ -110,7 +112,18 @@ def test_balanced_weights_are_those_of_scikit_learn():
     assert grid_search.balanced(labels, 3) == pytest.approx(expected)
     tags = [np.array([-100, 0, 0, 0]), np.array([1, 2, 2, -100])]
     assert grid_search.balanced(tags, 3) == pytest.approx(expected)
-    assert grid_search.balanced(np.array([[1, 0], [1, 1], [1, 0]]), 2) == [0, 2]
+    there = np.array([[1, 0, 0], [1, 1, 0], [1, 0, 0]])
+    assert grid_search.balanced(there, 3) == [1, 2, 1], "what all have is learnt too"
+
+
+def test_what_a_head_cannot_tell_apart_is_refused(config):
+    with refused(ConfigError, key="task.multilabel"):
+        replace(config.task, labels=[], multilabel=True, metrics=["pearson"])
+    rows = [json.dumps({"text": letter, "label": 1.7e12 + place}) for place, letter in enumerate("abc")]
+    (Path(config.data) / "train.jsonl").write_text("\n".join(rows))
+    task = TaskConfig(name="own", columns=["text"], train="train.jsonl", dev="train.jsonl", metrics=["pearson"])
+    with refused(InputError, "subtract 1700000000001", path="train.jsonl"):
+        run(replace(config, task=task))
 
 
 @pytest.mark.parametrize("word", ["--config-dir", "hydra.searchpath"])
