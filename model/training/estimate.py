@@ -120,10 +120,12 @@ def estimate_training(
     steps = run_length.expected_steps(config, length)
     if steps is None:
         return Estimate(None, about=f"as many steps as epochs={config.epochs} allow")
-    ends = [f"{key}={limit:,}" for key in ("words", "epochs") if (limit := getattr(config, key)) is not None]
-    why = f" ({' and '.join(ends)} allow no more)" if ends and steps < (config.steps or steps + 1) else ""
     samples = (steps - done) * config.batch_size
     whole = sum(mean_length(folder, 1)[1] for folder in config.data.folders)
+    keys = ("words", "epochs") if whole else ("words",)  # epochs allow what the shards have
+    ends = [f"{key}={limit:,}" for key in keys if (limit := getattr(config, key)) is not None]
+    why = f" ({' and '.join(ends)} allow no more)" if ends and steps < (config.steps or steps + 1) else ""
+    why += f", fewer if epochs={config.epochs} end them before" if config.epochs and not whole else ""
     passes = f", {steps * config.batch_size / whole:,.1f} passes over the text" if whole else ""
     work, seconds = work * samples, None  # ranks on one machine share its cores
     if timed:

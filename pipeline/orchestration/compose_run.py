@@ -221,7 +221,9 @@ def parse_run_argv(name: str, schema: type, argv: Words, asked: bool) -> Any:
         stage: validate_stage(config, stage, of, composing.typed_keys(words, of)) for stage, of in typed.items()
     }
     composing.warn((*composing.find_repeated(argv), *without_effect(made)))
-    composing.warn(line for stage, of in typed.items() for line in without_effect(made.stages[stage], f"{of}."))
+    lines = [line for stage, of in typed.items() for line in without_effect(made.stages[stage], f"{of}.")]
+    keys = composing.typed_keys(words)  # what a recipe says besides is no mistake
+    composing.warn(line for line in lines if keys & {key := line.partition("=")[0], key.partition(".")[2]})
     return made
 
 

@@ -19,6 +19,8 @@ def test_an_estimate_names_the_limit_that_ends_a_training(tmp_path):
     few, many = (estimate.estimate_training(planned(tmp_path, words=words), MODERN, 1e9).about for words in (50, 10**9))
     assert "(words=50 allow no more)" in few
     assert "allow" not in many
+    unread = estimate.estimate_training(planned(tmp_path, words=50, epochs=3), MODERN, 1e9).about
+    assert "(words=50 allow no more), fewer if epochs=3 " in unread
 
 
 def planned(folder, **more):
