@@ -31,7 +31,7 @@ from pipeline.stages import fetch_inputs, stage
 from pipeline.stages.fingerprints import absolute, compare_inputs
 from pipeline.storage.atomic import write_text
 
-PAGE = "report.html"
+PAGE, FIGURES = "report.html", "figures"
 
 
 def stages_of(config: ReportConfig) -> Stages:
@@ -219,7 +219,7 @@ def render(out: Path, **known: Any) -> None:
     """Write the page, and each figure that it shows as files."""
 
     def draw(figure: Figure, *caption: str) -> str:
-        plots.save(figure, " ".join(caption), out / "figures")
+        plots.save(figure, " ".join(caption), out / FIGURES)
         return plots.svg(figure)
 
     environment = Environment(loader=FileSystemLoader(Path(__file__).parent / "reporting"), autoescape=True)
@@ -325,6 +325,10 @@ def run(config: ReportConfig) -> None:
         raise ConfigError("cannot be combined with stages; leave one out", "runs")
     runs = [replace(config, workdir=run) for run in config.runs] or [config]
     config = replace(config, stages=config.stages or [folder for one in runs for folder in read_stages(one)])
+    made, page = Manifest.read(config.out), Path(config.out, PAGE)
+    if made is not None and not any(name.startswith(f"{FIGURES}/") for name in made.files) and page.is_file():
+        # Earlier code drew them into the page alone.
+        config = replace(config, force=config.force or "<figure>" in page.read_text(encoding="utf-8"))
     stage.run("report", config, make)
     if config.tracking.name == "wandb":
         wandb_stages.log(Path(config.workdir), stages_of(config), config.tracking.project)

@@ -87,6 +87,7 @@ class Served(nn.Module):
         self.kind = {theirs: kind for kind, theirs in names.tuned.items()}.get(named)
         if self.kind == CHOICE:
             raise InputError(f"{named} is not exported as ONNX, which has no standard form of choices", "train")
+        transformers.utils.logging.disable_progress_bar()
         load = getattr(transformers, named).from_pretrained
         self.model = load(folder, dtype=torch.float32, attn_implementation="eager").eval()
         given = strict_json.read_object(folder / vocabulary.TOKENIZER_CONFIG)["model_input_names"]

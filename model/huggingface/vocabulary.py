@@ -194,7 +194,8 @@ def notes_on(folder: Path, original: Path) -> list[str]:
     ours = AutoTokenizer.from_pretrained(folder)
     try:
         theirs = AutoTokenizer.from_pretrained(original)
-        ids = [[made(text, add_special_tokens=False)["input_ids"] for made in (ours, theirs)] for text in SAMPLES]
+        both = (ours, theirs)
+        ids = [[made(text, add_special_tokens=False, verbose=False)["input_ids"] for made in both] for text in SAMPLES]
     except Exception as error:  # the library raises nothing narrower
         return [f"tokenizer of {original}: transformers cannot open it ({first_line(error)})"]
     others = [text for text, (mine, other) in zip(SAMPLES, ids, strict=True) if mine != other]

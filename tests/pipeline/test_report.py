@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
@@ -424,3 +425,15 @@ def test_every_figure_of_the_page_is_there_as_files(work, text):
         assert len([*(work / "report" / "figures").glob(f"*.{form}")]) == shown >= 4
     for file in (work / "report" / "figures").glob("*.svg"):
         ET.parse(file)
+
+
+def test_a_report_of_earlier_code_gets_the_figures_of_its_page_as_files(work, capsys):
+    page(work)
+    figures = work / "report" / report.FIGURES
+    made = json.loads((work / "report" / MANIFEST).read_text())["files"]
+    change(work / "report", files={name: one for name, one in made.items() if not name.startswith("figures/")})
+    shutil.rmtree(figures)
+    for again in (False, True):
+        page(work)
+        assert list(figures.glob("*.svg"))
+        assert ("up to date" in capsys.readouterr().out) == again
