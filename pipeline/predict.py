@@ -143,7 +143,7 @@ class PretrainedModel:
             )
         if masked and self.size.causal:
             raise InputError(
-                "was trained from left to right and fills no masks; use a model that was trained with attention=full",
+                "was trained from left to right and fills no masks; use a model of model.causal=false",
                 "pretrained",
                 self.folder,
                 where=where,

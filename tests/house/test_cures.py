@@ -4,16 +4,19 @@ Helps: the message is gone, and the next one, if any, is not of what was typed. 
 not run; `UNTRIED` has the messages of `test_messages` whose cure needs more than that, with the reason.
 """
 
+import ast
 import re
 import shlex
 
 import pytest
 
 from pipeline.cli import composing
-from pipeline.config import RunConfig
+from pipeline.cli.conf_files import choices
+from pipeline.cli.overrides import type_of
+from pipeline.config import EmbedConfig, PredictConfig, RunConfig
 from pipeline.errors import UserError
 from pipeline.orchestration import compose_run, graph
-from pipeline.stages.registry import STAGES
+from pipeline.stages.registry import OTHERS, STAGES
 from tests.house.test_messages import MISTAKES
 
 OF_HELP = {"NAME": "{first}", "FOLDER": "{folder}", "VALUE": "9", "KEY=VALUE": "seed=9", "FILE": "{folder}/vocab.txt"}
@@ -108,3 +111,30 @@ def test_a_cure_helps_when_it_is_typed(line, tmp_path):
     again = error_of(name, typed(words, error, cure))
     assert again is None or str(again) != str(error), f"{cure} changes nothing"
     assert again is None or again.key != cure.lstrip("+").partition("=")[0], f"{cure}: {again}"
+
+
+ADVICE = re.compile(r"\b(set|type|add|use|leave|run|rerun|lower|raise|with|write|by)\b")
+TYPED = re.compile(r"(?:^|[\s('`\"])\+{0,2}([a-z][\w.]*)=([\w.]*)|python -m ((?:pipeline|model)[.\w]*\w)")
+OF_OTHERS = ("slots", "type", "reference_type")  # a hostfile's, Kubernetes', OmegaConf's
+
+
+def messages(root):
+    """Every text of the code that advises something; what is computed is in braces."""
+    for path in (*(root / "pipeline").rglob("*.py"), *(root / "model").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            text = ast.unparse(node)[2:] if isinstance(node, ast.JoinedStr) else getattr(node, "value", None)
+            if isinstance(text, str) and ADVICE.search(text) and not re.match("[A-Z<]", text):  # docstrings, SVG
+                yield re.sub(r"\{named\(['\"]([\w.]+)['\"]\)\}", r"\1", text)
+
+
+def test_keys_and_commands_of_every_message_exist(root):
+    schemas = [*(stage.schema for stage in (STAGES | OTHERS).values()), PredictConfig, EmbedConfig, RunConfig]
+    found = {each for text in messages(root) for each in TYPED.findall(text)}
+    for key, value, module in found:
+        stage, _, rest = key.partition(".")
+        known = [*schemas, STAGES[stage].schema] if stage in STAGES else schemas
+        there = any(type_of(one, name) is not None for one in known for name in (key, rest)) or key in OF_OTHERS
+        place = root / module.replace(".", "/")
+        assert place.is_dir() or place.with_suffix(".py").exists() if module else there, (key, module)
+        assert not (value.islower() and choices(key)) or value in choices(key), f"{key}={value}"
+    assert len(found) > 100
