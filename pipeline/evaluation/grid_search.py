@@ -52,7 +52,7 @@ Records = list[Record]
 Evaluation = tuple[Score, str, dict[str, str]]  # with its summary line, and other files by name
 PRETRAINED, RANDOM = "pretrained", "random"  # initial weights of a run
 RUNS, PREDICTIONS, MODEL = "runs", "predictions.tsv", "model"
-FINEST = 1e5  # scores whose mean is above so many deviations lose digits in fp32
+FINEST = 1e5  # deviations: scores whose mean is farther from 0 lose digits in fp32
 FAULTS = 20  # malformed rows that are listed; all are counted
 
 

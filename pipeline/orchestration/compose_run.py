@@ -222,7 +222,7 @@ def parse_run_argv(name: str, schema: type, argv: Words, asked: bool) -> Any:
     }
     composing.warn((*composing.find_repeated(argv), *without_effect(made)))
     lines = [line for stage, of in typed.items() for line in without_effect(made.stages[stage], f"{of}.")]
-    keys = composing.typed_keys(words)  # what a recipe says besides is no mistake
+    keys = composing.typed_keys(words)  # not what a recipe says
     composing.warn(line for line in lines if keys & {key := line.partition("=")[0], key.partition(".")[2]})
     return made
 

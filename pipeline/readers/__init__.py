@@ -5,6 +5,7 @@ driver (`splits`) and reads one range in a worker (`read`). Both depend on the f
 corpus gives the same documents on any runner.
 """
 
+import contextlib
 import importlib
 import inspect
 import pkgutil
@@ -55,7 +56,9 @@ def open_corpus(corpus: CorpusConfig, source: str) -> CorpusReader:
     kind = reader_class(corpus.reader)
     if kind is None:
         cure = f"choose one of {', '.join(readers())}"
-        if corpus.files:
+        if corpus.reader in modules():
+            cure = f"its module {__name__}.{corpus.reader} has no class Reader"
+        elif corpus.files:
             cure = "this corpus only works with python -m pipeline.download"
         raise ConfigError(f"no such reader; {cure}", "corpus.reader", corpus.reader)
     check_options(corpus, kind)
@@ -69,17 +72,33 @@ def open_corpus(corpus: CorpusConfig, source: str) -> CorpusReader:
     return FixEncoding(reader) if corpus.mend else reader
 
 
+def modules() -> list[str]:
+    """Return the names of the modules of this package."""
+    return [module.name for module in pkgutil.iter_modules(__path__)]
+
+
 def reader_class(name: str) -> type | None:
-    """Return the class `Reader` of the module `name` of this package, or None."""
-    if name not in {module.name for module in pkgutil.iter_modules(__path__)}:
+    """Return the class `Reader` of the module `name` of this package, or None.
+
+    Raises:
+        ConfigError: the module imports what is not installed.
+    """
+    if name not in modules():
         return None
-    return getattr(importlib.import_module(f"{__name__}.{name}"), "Reader", None)
+    try:
+        return getattr(importlib.import_module(f"{__name__}.{name}"), "Reader", None)
+    except ModuleNotFoundError as error:
+        problem = f"its module {__name__}.{name} imports {error.name}, which is not installed; install it"
+        raise ConfigError(problem, "corpus.reader", name) from error
 
 
 def readers() -> list[str]:
     """Return the names of all readers."""
-    names = (module.name for module in pkgutil.iter_modules(__path__))
-    return [name for name in names if reader_class(name) is not None]
+    found = []
+    for name in modules():
+        with contextlib.suppress(ConfigError):
+            found += [name] * (reader_class(name) is not None)
+    return found
 
 
 class FixEncoding:

@@ -128,7 +128,14 @@ def test_what_takes_no_document_out_is_said(where, gone, said, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("text", "said"), [("<p>A &amp; B</p> run.", "html=true"), ("a\\n\\nb runs.", r"\n for line ends"), ("a < b.", "")]
+    ("text", "said"),
+    [
+        ("<p>A &amp; B</p> run.", "html=true"),
+        ("One<BR>runs.", "html=true"),
+        ("a\\n\\nb runs.", r"\n for line ends"),
+        ("One.\\nIt runs.", r"\n for line ends"),
+        (r"a < b, \nabla runs.", ""),
+    ],
 )
 def test_markup_in_rows_is_said_with_its_share(text, said, tmp_path):
     preparing.vocabulary(tmp_path, WORDS)

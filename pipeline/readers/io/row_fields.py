@@ -26,8 +26,9 @@ _COMPARED = {
     "!=": operator.ne,
 }
 LEFT_OUT = "left out by corpus.options.where"
-_HTML = re.compile(r"</(?:p|div|a|b|i|em|strong|span|li|ul|td|h[1-6])\s*+>|<br\s*+/?>|&(?:[a-z]{2,8}|#\d{2,6});")
+_HTML = re.compile(r"(?i)</(?:p|div|a|b|i|em|strong|span|li|ul|td|h[1-6])\s*+>|<br\s*+/?>|&(?:[a-z]{2,8}|#\d{2,6});")
 HTML_NOTE = "texts with HTML; corpus.options.html=true reads it"
+_ENDS = re.compile(r"\\n(?:(?![a-z])|.*?\\n)", re.DOTALL)  # one may begin a word of TeX, as \nu
 ENDS_NOTE = "texts with \\n for line ends, written twice"
 
 
@@ -128,7 +129,7 @@ class RowReader:
         if not self.html:
             # The expression takes 5 ms a MB, the signs that it begins with 0.5.
             marked = ("<" in text or "&" in text) and _HTML.search(text)
-            log.notes.update([HTML_NOTE] * bool(marked) + [ENDS_NOTE] * (text.count("\\n") > 1))
+            log.notes.update([HTML_NOTE] * bool(marked) + [ENDS_NOTE] * bool(_ENDS.search(text)))
         name = self._value(row, self.id) if self.id else None
         title = None if "title" in self.text else row.get("title")
         return Document(place if name is None else str(name), text, title=title if isinstance(title, str) else "")

@@ -15,6 +15,7 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
+import pipeline.readers
 from pipeline.config import CorpusConfig
 from pipeline.errors import ConfigError, InputError
 from pipeline.readers import FileRange, ReadLog, open_corpus
@@ -368,3 +369,11 @@ def test_tables_next_to_the_sentences_of_leipzig_are_left_out_and_counted(tmp_pa
     found, log = read(config("text", tmp_path, options={"document": "line", "numbered": True}))
     assert {document.text for document in found} == {"A lamp shines."}
     assert (len(found), log.notes) == (30, {"tables of numbered rows left out": 2})
+
+
+@pytest.mark.parametrize(("code", "said"), [("import not_there", "not_there"), ("X = 1", "class Reader")])
+def test_a_reader_of_ones_own_that_cannot_be_used_is_told_why(code, said, tmp_path, monkeypatch):
+    monkeypatch.setattr(pipeline.readers, "__path__", [*pipeline.readers.__path__, str(tmp_path)])
+    (tmp_path / f"mine_{said[:3]}.py").write_text(code)
+    with refused(ConfigError, said, key="corpus.reader"):
+        open_corpus(CorpusConfig(name="mine", reader=f"mine_{said[:3]}", path="a"), "")
