@@ -38,7 +38,7 @@ def verdict(found: Score) -> str | None:
     width = spread(metric, guess, rows)
     where = f" on {pluralize(rows, 'dev example')}" if rows else ""
     if score <= guess + (width or 0.0):
-        near = f", within ± {width:.3f} of guessing" if width else ""
+        near = f", within ± {width:.3f} of guessing" if width and guess - score <= width else ""
         return f"at chance{near}{where}"
     if found.baseline is not None and found.score <= found.baseline:
         return f"not above random initialisation{where}"

@@ -19,7 +19,7 @@ CASES = [
     ("± 0.032", "accuracy", 0.513, 0.5, 1000, {}),
     (None, "accuracy", 0.678, 0.5, 1000, {"baseline": 0.5}),
     ("on 20 dev examples", "accuracy", 0.60, 0.5, 20, {}),
-    ("at chance", "accuracy", 0.45, 0.6, 1000, {}),
+    ("at chance on 1,000", "accuracy", 0.45, 0.6, 1000, {}),
     ("at chance", "matthews", 0.05, 0.0, 500, {}),
     (None, "matthews", 0.3, 0.0, 500, {"baseline": 0.1}),
     ("random initialisation", "accuracy", 0.70, 0.5, 1000, {"baseline": 0.72}),
