@@ -15,11 +15,12 @@ from model.huggingface import model_card
 from model.tracking.metrics_file import read_metrics
 from model.training.provenance import LOSSES, overfitting
 from pipeline.cli import entry_point
+from pipeline.common.schema import check
 from pipeline.config import ReportConfig
 from pipeline.console import formatting
 from pipeline.console.formatting import WARNING, pluralize
 from pipeline.console.redact import redact
-from pipeline.errors import ConfigError, InputError
+from pipeline.errors import InputError
 from pipeline.evaluation import significance
 from pipeline.evaluation.grid_search import MODEL
 from pipeline.records import run_file
@@ -44,12 +45,8 @@ def stages_of(config: ReportConfig) -> Stages:
     found: dict[str, Made] = {}
     for made in read_stages(config).values():
         name, folder = made.folder.name, made.folder
-        if name in found:
-            raise ConfigError(
-                f"{found[name].folder} and {folder} have the same name, by which a page refers to them; report one "
-                "of them",
-                "stages",
-            )
+        both = f"{found[name].folder if name in found else ''} and {folder} have the same name"
+        check(name not in found, f"{both}, by which a page refers to them; report one of them", "stages")
         found[name] = made
     return found
 
@@ -321,8 +318,7 @@ def run(config: ReportConfig) -> None:
     Raises:
         InputError: none of them is finished.
     """
-    if config.runs and config.stages:
-        raise ConfigError("cannot be combined with stages; leave one out", "runs")
+    check(not (config.runs and config.stages), "cannot be combined with stages; leave one out", "runs")
     runs = [replace(config, workdir=run) for run in config.runs] or [config]
     config = replace(config, stages=config.stages or [folder for one in runs for folder in read_stages(one)])
     made, page = Manifest.read(config.out), Path(config.out, PAGE)

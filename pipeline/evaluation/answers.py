@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.cli import conf_files
+from pipeline.common.schema import check
 from pipeline.config import EvaluateConfig, TaskConfig
-from pipeline.errors import ConfigError, InputError
+from pipeline.errors import InputError
 from pipeline.evaluation import examples, table_files
 from pipeline.evaluation.task_types import Dataset, Given, open_task_type
 from pipeline.storage.atomic import write_text
@@ -132,13 +133,8 @@ def answered_tasks(config: EvaluateConfig) -> list[TaskConfig]:
             _, malformed = examples.read_examples(config.data, task, task.test, labelled=False)
             refuse_malformed(task, malformed)
         found.append(task)
-    if not found:
-        raise ConfigError(
-            f"none of {', '.join(config.task.also)}, the tasks of task.also, has a test set in {config.data}; set "
-            "submit=false, or data",
-            "submit",
-            True,
-        )
+    none = f"none of {', '.join(config.task.also)}, the tasks of task.also, has a test set in {config.data}"
+    check(bool(found), f"{none}; set submit=false, or data", "submit", True)
     return found
 
 

@@ -128,13 +128,8 @@ def parse_examples(place: str, content: bytes, task: TaskConfig, labelled: bool 
         InputError: a column is missing, a label is unknown, or no row is valid.
     """
     columns = [*(task.columns if labelled else task.test_columns or task.columns), *task.choices]
-    table = table_files.parse(
-        place,
-        content,
-        task.header or not labelled,
-        task.key,
-        [*columns, *([task.label] if labelled and not task.multilabel else [])],
-    )
+    needed = [*columns, *([task.label] if labelled and not task.multilabel else [])]
+    table = table_files.parse(place, content, task.header or not labelled, task.key, needed)
     try:
         texts = [texts_of(table, column) for column in columns]
     except InputError as error:

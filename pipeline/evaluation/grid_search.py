@@ -21,11 +21,12 @@ import numpy as np
 
 from model.training import provenance
 from pipeline.common import cores, heartbeat
+from pipeline.common.schema import check
 from pipeline.config import EvaluateConfig, TaskConfig
 from pipeline.console import terminal
 from pipeline.console.bars import Bar
 from pipeline.console.formatting import pluralize
-from pipeline.errors import ConfigError, Diverged, Exit, InputError
+from pipeline.errors import Diverged, Exit, InputError
 from pipeline.evaluation import answers, examples, significance, table_files
 from pipeline.evaluation.task_types import Dataset, Given, TaskType, faults_of, open_task_type, read_sides, remarks_of
 from pipeline.evaluation.task_types.token_classification import words_of
@@ -51,6 +52,7 @@ Record = dict[str, Any]  # of a finished run: its trial, epochs, scores and pred
 Records = list[Record]
 Evaluation = tuple[Score, str, dict[str, str]]  # with its summary line, and other files by name
 PRETRAINED, RANDOM = "pretrained", "random"  # initial weights of a run
+POINT = ("batch_size", "learning_rate", "seed")  # of a grid
 RUNS, PREDICTIONS, MODEL = "runs", "predictions.tsv", "model"
 FINEST = 1e5  # deviations: scores whose mean is farther from 0 lose digits in fp32
 FAULTS = 20  # malformed rows that are listed; all are counted
@@ -135,10 +137,10 @@ def prepare(config: EvaluateConfig) -> SearchContext:
         weights |= saved_model.head_of(config.pretrained, size, rest, kind.head, labels_of(kind, config.task))
     if config.saves:
         saved_model.check(size, config.pretrained)
-    if config.longest > size.positions:
-        raise ConfigError(f"must be at most the model's {size.positions} positions", "sequence_length", config.longest)
-    if max(map(abs, config.layers)) > size.layers:
-        raise ConfigError(f"must be layers of the model, which has {size.layers}", "layers", config.layers)
+    most, longest = f"must be at most the model's {size.positions} positions", config.longest
+    check(longest <= size.positions, most, "sequence_length", longest)
+    known = max(map(abs, config.layers)) <= size.layers
+    check(known, f"must be layers of the model, which has {size.layers}", "layers", config.layers)
     also = others(config, kind, [name for name in (*devs[1:], examples.own_test(config.data, config.task)) if name])
     also |= other_tasks(config, wordpiece)
     beyond = provenance.beyond(config.longest, learnt)
@@ -169,19 +171,10 @@ def grid_of(config: EvaluateConfig) -> Keys:
     """Return every run of the grid with its key, the fingerprint of a stage of that run alone."""
     starts = (PRETRAINED, RANDOM) if config.baseline else (PRETRAINED,)
     found = {}
-    for run in itertools.starmap(
-        Trial, itertools.product(starts, config.batch_sizes, config.learning_rates, config.seeds)
-    ):
-        alone = replace(
-            config,
-            batch_sizes=[run.batch_size],
-            learning_rates=[run.learning_rate],
-            seeds=[run.seed],
-            baseline=run.start == RANDOM,
-            keep=False,
-            submit=False,
-        )
-        found[run] = fingerprints.fingerprint("evaluate", alone)[0]
+    for point in itertools.product(starts, config.batch_sizes, config.learning_rates, config.seeds):
+        one: Any = {f"{name}s": [value] for name, value in zip(POINT, point[1:], strict=True)}
+        alone = replace(config, **one, baseline=point[0] == RANDOM, keep=False, submit=False)
+        found[Trial(*point)] = fingerprints.fingerprint("evaluate", alone)[0]
     return found
 
 
@@ -256,12 +249,8 @@ def evaluate(config: EvaluateConfig, out: Path) -> Evaluation:
 
 def finished(folder: Path, keys: Keys) -> Done:
     """Return the runs of `keys` that are done with the same inputs and settings."""
-    done = {}
-    for run, key in keys.items():
-        record = strict_json.own(folder / f"{run.stem}.json")
-        if record.get("key") == key:
-            done[run] = record
-    return done
+    found = {run: strict_json.own(folder / f"{run.stem}.json") for run in keys}
+    return {run: record for run, record in found.items() if record.get("key") == keys[run]}
 
 
 def batches_of(context: SearchContext, run: Trial) -> int:
@@ -402,13 +391,8 @@ def fine_tune(
 
     config = context.config
     recipe = loop.FineTuningConfig(
-        batch_size=run.batch_size,
-        learning_rate=run.learning_rate,
-        epochs=config.epochs,
-        seed=run.seed,
-        warmup_share=config.warmup_share,
-        weight_decay=config.weight_decay,
-        precision=config.precision,
+        **{key: getattr(run, key) for key in POINT},
+        **{key: getattr(config, key) for key in ("epochs", "warmup_share", "weight_decay", "precision")},
     )
     weights = context.weights if run.start == PRETRAINED else None
     model = loop.build(context.size, weights, head_of(context), run.seed)

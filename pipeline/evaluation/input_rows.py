@@ -20,7 +20,7 @@ from pipeline.common.tables import read_table
 from pipeline.config import EmbedConfig, EvaluateConfig, PredictConfig
 from pipeline.console import terminal
 from pipeline.console.formatting import pluralize
-from pipeline.errors import ConfigError, InputError, readable
+from pipeline.errors import InputError, readable
 from pipeline.evaluation import examples, table_files
 from pipeline.storage.placeholders import HEAD
 from pipeline.text import encodings
@@ -115,8 +115,7 @@ def longest_of(config: PredictConfig | EmbedConfig | EvaluateConfig, positions: 
 
     learnt = provenance.learnt(config.pretrained, positions)
     longest = config.sequence_length or min(own or learnt, positions)
-    if longest > positions:
-        raise ConfigError(f"the model has {positions} positions", "sequence_length", longest)
+    check(longest <= positions, f"the model has {positions} positions", "sequence_length", longest)
     for line in provenance.beyond(config.sequence_length or 0, learnt):
         terminal.say(line, sys.stderr)
     return longest

@@ -132,12 +132,7 @@ def matching(data: Path | str, folder: str, pattern: str) -> list[Content]:
 
 
 def parse(
-    place: str,
-    content: bytes,
-    header: bool,
-    key: str | None = None,
-    needed: Collection[str] = (),
-    kind: str | None = None,
+    place: str, content: bytes, header: bool, key: str | None = None, needed: Collection[str] = (), kind: str = ""
 ) -> Table:
     """Parse a file by its content; text by the suffix of its name, before that of a compression, or by that of `kind`.
 
@@ -170,11 +165,8 @@ def names_in_csv(text: str, needed: Collection[str]) -> bool:
     """Return whether the first line of a text names all that is `needed` and more, divided as CSV."""
     mark = tables.separator_of(text)
     named = [normalize("NFC", name.strip(' "')) for name in text.lstrip("\r\n ").partition("\n")[0].split(mark)]
-    return mark != "\t" and len(named) > 1 and bool(needed) and {*_each(needed)} <= {*named}
-
-
-def _each(columns: Collection[str]) -> list[str]:
-    return [name for column in columns for name in FIELD.findall(column) or [column] if name]
+    wanted = {name for column in needed for name in FIELD.findall(column) or [column] if name}
+    return mark != "\t" and len(named) > 1 and bool(wanted) and wanted <= {*named}
 
 
 def objects_of(
@@ -280,7 +272,7 @@ def table_of(place: str, objects: list[dict[str, Any]], lines: list[int], needed
     list or an object; another that is missing is empty.
     """
     names = list(dict.fromkeys(chain.from_iterable(objects)))
-    needed = [name for name in (*needed, *_each(needed)) if name in names]
+    needed = [name for column in needed for name in (column, *FIELD.findall(column)) if name in names]
     table = Table(place, names, [], [])
     for number, one in zip(lines, objects, strict=True):
         fault = fault_of(one, needed)

@@ -16,7 +16,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from pipeline.cli import composing, conf_files, entry_point, help_text, overrides
 from pipeline.cli.overrides import Folders, Words
 from pipeline.common import cores
-from pipeline.common.schema import without_effect
+from pipeline.common.schema import check, without_effect
 from pipeline.config import MINIMAL_PAIRS, EvaluateConfig, RunConfig, StageConfig
 from pipeline.errors import ConfigError, InputError, UserError, rendered
 from pipeline.orchestration import planner, stage_keys
@@ -112,10 +112,9 @@ def check_name(override: str, words: Words) -> None:
     name, dot, rest = key.partition(".")
     if not equals or not re.fullmatch(r"[\w-]+(\.[\w.-]+)?", key):
         return
-    if name == "stages" and dot:
-        raise ConfigError(f"{override}: no such key; did you mean {rest}={value}?")
-    if key == "force" and not value.startswith("["):
-        raise ConfigError(f"{override}: stages are required, as in --force train")
+    check(name != "stages" or not dot, f"{override}: no such key; did you mean {rest}={value}?")
+    named = key != "force" or value.startswith("[")
+    check(named, f"{override}: stages are required, as in --force train")
     if name in stage_keys.OWN or STAGE_KEY.match(override):
         return
     if near := difflib.get_close_matches(name, stage_keys.OWN, n=1, cutoff=ALIKE):
@@ -241,8 +240,8 @@ def check_stages(words: Words) -> None:
     known = recipe_stages(words)
     for word in words:
         found = STAGE_KEY.fullmatch(word)
-        if found is not None and known and found[2] not in known:
-            raise ConfigError(f"no such stage in the recipe; choose one of {', '.join(known)}", found[2])
+        stage = found[2] if found and known else None
+        check(stage is None or stage in known, f"no such stage in the recipe; choose one of {', '.join(known)}", stage)
 
 
 def recipe_stages(words: Words) -> list[str]:
@@ -293,8 +292,7 @@ def expand_evaluations(config: DictConfig, run: RunConfig, own: Folders) -> dict
 def check_kinds(config: DictConfig) -> None:
     """Raise ConfigError for a stage that no file of `conf/stage` has made."""
     for name in map(str, config.stages):
-        if type_of(name) not in STAGES:
-            raise ConfigError(f"must be TYPE or TYPE-NAME, of {', '.join(STAGES)}", f"stages.{name}")
+        check(type_of(name) in STAGES, f"must be TYPE or TYPE-NAME, of {', '.join(STAGES)}", f"stages.{name}")
         if type_of(name) == "evaluate":  # a template, which no schema has checked yet
             composing.check_keys(config.stages[name], f"{name}.")
         if "workdir" not in config.stages[name]:

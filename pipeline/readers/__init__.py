@@ -12,7 +12,7 @@ import pkgutil
 from collections.abc import Callable
 from dataclasses import replace
 
-from pipeline.common.schema import library
+from pipeline.common.schema import check, library
 from pipeline.config import CorpusConfig
 from pipeline.errors import ConfigError
 from pipeline.readers.base import (
@@ -35,15 +35,12 @@ def check_options(corpus: CorpusConfig, kind: type) -> None:
     """Raise ConfigError for an option that the reader lacks, or requires."""
     known = list(inspect.signature(kind).parameters.values())[2:]
     names = [each.name for each in known]
+    problem = f"no such option of {corpus.reader}; choose one of {', '.join(names) or 'none'}"
     for name in corpus.options:
-        if name not in names:
-            raise ConfigError(
-                f"no such option of {corpus.reader}; choose one of {', '.join(names) or 'none'}",
-                f"corpus.options.{name}",
-            )
+        check(name in names, problem, f"corpus.options.{name}")
     for each in known:
-        if each.default is each.empty and each.name not in corpus.options:
-            raise ConfigError(f"is required by {corpus.reader}", f"corpus.options.{each.name}")
+        given = each.default is not each.empty or each.name in corpus.options
+        check(given, f"is required by {corpus.reader}", f"corpus.options.{each.name}")
 
 
 def open_corpus(corpus: CorpusConfig, source: str) -> CorpusReader:

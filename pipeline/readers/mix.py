@@ -16,6 +16,7 @@ import numpy as np
 
 from pipeline import readers
 from pipeline.common import counter_rng
+from pipeline.common.schema import check
 from pipeline.config import CorpusConfig, DownloadFile
 from pipeline.errors import ConfigError, UserError
 from pipeline.readers.base import Documents, FileRange, FileRanges, ReadLog, notes_of
@@ -29,8 +30,7 @@ class Reader:
     """Reader of the corpora in `corpus.parts`, ordered by name."""
 
     def __init__(self, corpus: CorpusConfig, source: str, *, seed: int = 0):
-        if len(corpus.parts) < 1:
-            raise ConfigError("must have at least one corpus with a weight", "corpus.parts")
+        check(bool(corpus.parts), "must have at least one corpus with a weight", "corpus.parts")
         self.parts: dict[str, tuple[CorpusConfig, float, readers.CorpusReader]] = {}
         self.seed = seed
         for name in sorted(corpus.parts):
@@ -118,24 +118,19 @@ def part_config(corpus: CorpusConfig, name: str) -> tuple[CorpusConfig, float]:
     inherited = {key: getattr(corpus, key) for key in INHERITED}
     settings = {"name": name, **inherited, **settings}
     weight = settings.pop("weight", 1.0)
-    if not isinstance(weight, int | float) or not 0 <= weight <= MOST:
-        raise ConfigError(f"must be between 0 and {MOST}", f"{key}.weight", weight)
+    number = isinstance(weight, int | float) and 0 <= weight <= MOST
+    check(number, f"must be between 0 and {MOST}", f"{key}.weight", weight)
     known = {field.name for field in dataclasses.fields(CorpusConfig)}
     if unknown := sorted(set(settings) - known):
         raise ConfigError(f"unknown key; use one of weight, {', '.join(known)}", f"{key}.{unknown[0]}")
-    if "reader" not in settings:
-        raise ConfigError("is required", f"{key}.reader")
-    if settings["reader"] == "mix":
-        raise ConfigError("mixes cannot be nested; list its parts in this mix", f"{key}.reader", "mix")
+    check("reader" in settings, "is required", f"{key}.reader")
+    nested = settings["reader"] == "mix"
+    check(not nested, "mixes cannot be nested; list its parts in this mix", f"{key}.reader", "mix")
     try:
         settings["files"] = [DownloadFile(**file) for file in settings.get("files") or []]
     except TypeError as error:
         raise ConfigError(f"each must have url, and sums or digest ({error})", f"{key}.files") from error
     part = CorpusConfig(**{each: typed(key, each, value) for each, value in settings.items()})
-    if part.files and part.path is None:
-        raise ConfigError(
-            "is required; python -m pipeline.download with this corpus alone downloads its files to "
-            f"work/{part.name}/download",
-            f"{key}.path",
-        )
+    cure = f"python -m pipeline.download with this corpus alone downloads its files to work/{part.name}/download"
+    check(not part.files or part.path is not None, f"is required; {cure}", f"{key}.path")
     return part, float(weight)

@@ -33,6 +33,11 @@ train save_at_words=9
 train learning_rate=1e-4
 train optimizer.lr=1e-4
 train --learning_rate=1e-4
+train +gradient_accumulation_steps=4
+train schedule.warmup_ratio=0.1
+evaluate +task=own warmup_ratio=0.1
+run corpus=sample vocab_size=900
+run corpus=sample hidden_size=64
 train output_dir=out
 train num_train_epochs=2
 train objective.mask_share=[0.3 0.2]

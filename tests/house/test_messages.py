@@ -35,19 +35,16 @@ prepare corpus=jsonl corpus.files=[x]
 prepare corpus=jsonl corpus.path=TMP/books corpus.subset=nld_Latn
 prepare corpus=jsonl corpus.path=TMP/books vocab=TMP/vocab.txt out=TMP/out corpus.options.title=name
 prepare corpus=books sequence_length=x
-prepare corpus=books sequence_length=2
 prepare corpus=books seed=1,2
 prepare corpus=books 'filters.banned=[a b'
 prepare corpus=books corpus.path=TMP/books workdir=TMP
 prepare corpus=books corpus.path=TMP/books vocab=TMP/vocab.txt out=TMP/books/a.txt
 prepare corpus=books corpus.path=TMP/books vocab=TMP/vocab.txt out=TMP/books/a.txt/out
 prepare corpus=books corpus.path=TMP/books vocab=TMP/vocab.txt out=TMP/books
-prepare corpus=books corpus.path=TMP/books vocab=TMP/vocab.txt shard_bytes=0 out=TMP/out
 prepare --verbose corpus=books
 prepare --from
 prepare --from TMP/gone.yaml
 prepare corpus=books corpus.path=TMP/books vocab=TMP/vocab.txt out=.
-prepare corpus=books runner=spark2
 prepare corpus=books validation_share=null
 prepare corpus=books filters.decontaminate=x
 prepare corpus=books corpus.path=
@@ -72,47 +69,31 @@ run corpus=sample train.optimizer.nonsense=2 workdir=TMP/run
 run corpus=sample evaluate.seeds=2 workdir=TMP/run
 run corpus=sample train.steps=1.5 workdir=TMP/run
 run corpus=sample tracking=none
-run corpus=sample runner=flink
-run corpus=sample +duplicates=1
 run corpus=sample recipe=devlin batch_size=9
-run corpus=sample recipe=nonsense batch_size=9
-run corpus=sample runner.workers=2
 run corpus=sample stages.train.steps=9
 run corpus=sample ~tasks
 run corpus=sample ~train
 run corpus=sample +corpus=wiki
 run corpus=sample --dry-run
-run corpus=sample --recipe=devlin
 run corpus=sample -m
-run corpus=text corpus.path = FILE
-run corpus=sample train.steps = 9
-run corpus=sample train.clip=[1
 run “corpus=sample”
-run corpus=text corpus.path=“a b”
 run corpus=sample task=rte
 run corpus=sample tasks=[rtee] workdir=TMP/run
 run corpus=sample tasks=[rte] workdir=TMP/run
 run corpus=sample tasks=[rte] glue=TMP/gone workdir=TMP/run
-run corpus=books corpus.path=TMP/gone workdir=TMP/run
 run corpus=sample workdir=TMP/vocab.txt
 run corpus=sample @TMP/gone
 run corpus=sample --config-dir TMP/gone
 run corpus=sample executor=slurm workdir=TMP/run
 run corpus=sample executor.preflight=true workdir=TMP/run
-run corpus=sample executor=slurm executor.preflight=true dry_run=true workdir=TMP/run
-train ~seed
-train ~deepspeed.x
 train data=FOLDER
 train data.dir=[a]
 train optimizer=null
-train tracking=
 train --cfg x
 train --steps 9
-train -m seed=1
 train model=tny
 train model=tiny model.heads=3 workdir=TMP
 train optimizer.learning_rate=-1 workdir=TMP
-train steps=1.5
 train force=maybe
 evaluate
 evaluate task=own data=TMP
@@ -121,7 +102,6 @@ report workdir=TMP out=TMP/report
 submit workdir=TMP out=TMP/submit
 inspect TMP/gone
 inspect
-inspect --nosuch TMP
 dashboards TMP
 """
 

@@ -62,8 +62,8 @@ class RowReader:
         check(title is None, "must be null; set corpus.options.text to [TITLE,TEXT]", "corpus.options.title", title)
         check(id is None or isinstance(id, str), "must be a field name; put it in quotes", "corpus.options.id", id)
         names = [text] if isinstance(text, str) else text
-        if not isinstance(names, list) or not names or not all(isinstance(n, str) for n in names):
-            raise ConfigError("must be a field name or a list of field names", "corpus.options.text", text)
+        fields = isinstance(names, list) and bool(names) and all(isinstance(n, str) for n in names)
+        check(fields, "must be a field name or a list of field names", "corpus.options.text", text)
         check(isinstance(html, bool), "must be true or false", "corpus.options.html", html)
         self.text, self.id, self.html = names, id, html
 

@@ -5,7 +5,6 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -112,15 +111,6 @@ def test_a_mistake_is_one_line_however_many_workers_find_it(vocab, tmp_path, wor
     assert done.returncode == 2, done.stderr
     assert done.stderr.startswith(f"error: {tmp_path}/a.jsonl, line ")
     assert len(done.stderr.splitlines()) == 1, done.stderr
-
-
-def test_a_limit_to_the_size_of_files_is_named(root, tmp_path):
-    (tmp_path / "a.txt").write_text("".join(f"Words {number}.\n" for number in range(1000)))
-    command = f"ulimit -f 1; {sys.executable} -m pipeline.vocab +corpus=lines size=300"
-    line = f"{command} corpus.path={tmp_path}/a.txt out={tmp_path}/out"
-    done = subprocess.run(line, cwd=root, shell=True, capture_output=True, text=True, check=False)
-    assert done.returncode == 2, done.stderr
-    assert done.stderr.startswith(f"error: out={tmp_path}/out: file too large")
 
 
 @pytest.mark.parametrize(("reader", "text"), [("wiki", DUMP), ("lines", "Words.\nWords.\n")])

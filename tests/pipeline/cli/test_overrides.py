@@ -39,11 +39,6 @@ def test_what_parses_stays_and_nothing_that_does_not_is_broken_further(word):
     assert mended == word or (not parse_override(word) and parse_override(mended))
 
 
-@pytest.mark.parametrize("word", ["a=[1", "a={b", "a='x", "a=${x", "=x", "--cfg", "a b"])
-def test_broken_lists_quotes_and_keys_stay_for_hydra_to_refuse(word):
-    assert quote_unparsable(word) == word
-
-
 def overrides(command, *words):
     return [word for word in render_argv(list(words), command) if not word.startswith("hydra/")]
 
@@ -67,8 +62,6 @@ def test_a_whole_number_may_be_written_with_an_exponent(typed, value):
 EXPLAINED = {
     "a=[x, y]": ("a", "'a=[x, y]'"),
     "+a.b={x: 1, y: 2}": ("a.b", "'+a.b={x: 1, y: 2}'"),
-    "a= b": (None, "a=b"),
-    "b=1 a": (None, "KEY=VALUE"),
     "a=1,2": ("a", "'a=[1,2]'"),
     "a=[é]": ("a", "quotation marks"),
     "corpus.path=[ab]/x": ("corpus.path", """'corpus.path="[ab]/x"'"""),
