@@ -20,12 +20,13 @@ import numpy as np
 from pipeline import readers
 from pipeline.cli import entry_point
 from pipeline.common import counter_rng
+from pipeline.common.schema import check
 from pipeline.config import PairsConfig
 from pipeline.console.formatting import pluralize
 from pipeline.errors import InputError
 from pipeline.evaluation import beir
 from pipeline.filtering import filters
-from pipeline.records.manifest import Result
+from pipeline.records.manifest import Manifest, Result
 from pipeline.shards.holdout import how_to_set, is_held_out
 from pipeline.stages import stage
 from pipeline.tasks import derive_key, read_shuffled, words
@@ -94,11 +95,15 @@ class Passages:
     def cut(self, text: str) -> str:
         """Return the beginning of a text that fits: whole words, or characters where it has too few spaces."""
         parts, joint = words(text)
-        fit = int(np.searchsorted(np.cumsum(self._lengths(parts)), self.room, "right"))
-        return joint.join(parts[:fit])
+        fit = int(np.searchsorted(np.cumsum(self._lengths(parts, joint)), self.room, "right"))
+        while self._lengths([found := joint.join(parts[:fit])])[0] > self.room:  # tokens of bytes
+            fit -= 1
+        return found
 
-    def _lengths(self, texts: list[str]) -> list[int]:
-        return self.wordpiece.encode(texts)[1].tolist() if texts else []
+    def _lengths(self, parts: list[str], joint: str = " ") -> list[int]:
+        """Return the tokens of each part of a text, in which all but the first come after `joint`."""
+        after = self.wordpiece.within_text(parts, (bool(place and joint) for place, _ in enumerate(parts)))
+        return self.wordpiece.encode(after)[1].tolist() if parts else []
 
 
 def sections(text: str) -> Iterator[tuple[str, list[str]]]:
@@ -126,12 +131,21 @@ def pairs_of(document: readers.Document, text: str, language: str, passages: Pas
     if title and parts[0][1]:
         yield Pair(title, parts[0][1][0], "title", document.id)
     before = f"{title}: " if title else ""
-    headings = [(before + heading, found[0]) for heading, found in parts if heading and found]
+    headings = [(passages.cut(before + heading), found[0]) for heading, found in parts if heading and found]
     neighbours = [both for _, found in parts for both in zip(found[::2], found[1::2], strict=False)]
     for kind, every in (("heading", headings), ("neighbour", neighbours)):
         order = counter_rng.permutation(counter_rng.key(0, "pairs", kind, document.id), len(every))
         for anchor, positive in (every[place] for place in sorted(order[:most].tolist())):
             yield Pair(anchor, positive, kind, document.id)
+
+
+def share_held_out(model: str) -> float:
+    """Return the share of documents that was held out of a model's training; 1 where this is not known."""
+    from model.training import provenance
+
+    made = Manifest.read(model, of_input=True)
+    found = provenance.histories(made.config["train"]) if made is not None and made.stage == "convert" else ()
+    return min((one.config["validation_share"] for one in found if one.stage == "prepare"), default=1.0)
 
 
 def draw(config: PairsConfig) -> tuple[dict[str, list[Pair]], list[Pair], Counter[str]]:
@@ -140,10 +154,14 @@ def draw(config: PairsConfig) -> tuple[dict[str, list[Pair]], list[Pair], Counte
     Reading ends when there is enough to choose from.
 
     Raises:
+        ConfigError: the model has been trained on documents that would be queries.
         InputError: the corpus or the model cannot be read.
     """
     from model.training import provenance
 
+    held_out, asked_for = share_held_out(config.pretrained), config.validation_share
+    problem = f"is more than prepare held out, {held_out:g}: the model has been trained on documents of the queries"
+    check(asked_for <= held_out, problem, "validation_share", asked_for)
     passages = Passages(WordPiece.load(config.pretrained), provenance.learnt(config.pretrained, config.longest))
     kept = {kind: LowestKeys(config.rows) for kind in config.kinds}
     asked, counts, seen, gone = LowestKeys(config.queries), Counter[str](), set[int](), set[int]()

@@ -1,6 +1,7 @@
 """The files of a sentence-transformers model other than its BERT, and what they do to vectors."""
 
 import shutil
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,8 +27,8 @@ class Pooling:
     """How a sentence-transformers model makes a vector of a text."""
 
     kind: str  # cls, mean or max
-    after: "nn.Sequential"  # the Dense and Normalize modules: (N, H) -> (N, W)
-    width: int | None  # W, where a Dense module sets it
+    after: "nn.Sequential"  # the Dense and Normalize modules, and the cut at truncate_dim: (N, H) -> (N, W)
+    similarity: str  # cosine, dot, …
     longest: int | None  # most tokens of a text, where a setting of its own says so
     prompts: dict[str, str]  # by name
     usual: str | None  # name of the prompt of other texts
@@ -101,12 +102,11 @@ def pooling_of(folder: Path) -> Pooling | None:
     others = sorted({*names[:place]} - {"Transformer"} | {*names[place + 1 :]} - {"Dense", "Normalize"})
     if others or len(modes) != 1 or modes[0] not in POOLINGS:
         raise _unsupported(folder, [*modes, *others])
-    after, width = _after(folder, list(zip(names, modules, strict=True))[place + 1 :])
     prompts = {str(name): str(text or "") for name, text in (whole.get("prompts") or {}).items()}
     found = Pooling(
         kind=modes[0],
-        after=after,
-        width=width,
+        after=_after(folder, list(zip(names, modules, strict=True))[place + 1 :], whole.get("truncate_dim")),
+        similarity=whole.get("similarity_fn_name") or "cosine",
         longest=_shortest(first.get("max_seq_length")),
         prompts=prompts,
         usual=whole.get("default_prompt_name"),
@@ -127,26 +127,27 @@ def _unsupported(folder: Path, ways: list[str]) -> ConfigError:
     )
 
 
-def _after(folder: Path, modules: list[tuple[str, Json]]) -> "tuple[nn.Sequential, int | None]":
-    """Return the modules after the pooling, and the width of a vector where one of them sets it."""
+def _after(folder: Path, modules: list[tuple[str, Json]], most: int | None) -> "nn.Sequential":
+    """Return the modules after the pooling; then the first `most` numbers of a vector are left."""
     from torch import nn
 
-    class Normalize(nn.Module):
-        """Vectors of length 1."""
+    class Step(nn.Module):
+        """A function of vectors."""
+
+        def __init__(self, step: Callable[[Any], Any]):
+            super().__init__()
+            self._step = step
 
         def forward(self, vectors: Any) -> Any:
             """Map `(N, W)` -> `(N, W)`."""
-            return nn.functional.normalize(vectors)
+            return self._step(vectors)
 
-    found, width = nn.Sequential(), None
+    found = nn.Sequential()
     for name, module in modules:
-        if name == "Dense":
-            layers = _dense(inside(folder, module["path"], folder / MODULES), folder)
-            found.extend(layers)
-            width = layers[0].out_features
-        else:
-            found.append(Normalize())
-    return found.eval().requires_grad_(False), width
+        dense = name == "Dense" and _dense(inside(folder, module["path"], folder / MODULES), folder)
+        found.extend(dense or [Step(nn.functional.normalize)])
+    found.append(Step(lambda vectors: vectors[:, :most]))
+    return found.eval().requires_grad_(False)
 
 
 def _dense(path: Path, folder: Path) -> "list[Any]":

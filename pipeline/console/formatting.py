@@ -38,7 +38,8 @@ def moment(iso: str) -> str:
 
 def pluralize(number: int, noun: str, ending: str = "s") -> str:
     """Format a count with its noun: `1 document`, `2,301 documents`."""
-    return f"{number:,} {noun}{'' if number == 1 else ending}"
+    several = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}{ending}"
+    return f"{number:,} {noun if number == 1 else several}"
 
 
 def flatten(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

@@ -1,5 +1,6 @@
 """Retrieval sets in the layout of BEIR (Thakur et al. 2021): documents, queries, and which of these answer which."""
 
+import gzip
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -26,13 +27,15 @@ class RetrievalSet:
 
 
 def files_of(data: Path | str, task: TaskConfig) -> list[Path]:
-    """Return the files of a set: documents, queries, judgements.
+    """Return the files of a set: documents, queries, judgements; each may end with .gz.
 
     Raises:
         InputError: one is missing.
     """
     for folder in (Path(data) / task.folder, Path(data)):
         files = [folder / name for name in (CORPUS, QUERIES, task.dev)]
+        packed = [file.with_name(f"{file.name}.gz") for file in files]
+        files = [other if other.is_file() else file for file, other in zip(files, packed, strict=True)]
         if all(file.is_file() for file in files):
             return files
     lost = next(file for file in files if not file.is_file())
@@ -49,14 +52,17 @@ def read(data: Path | str, task: TaskConfig) -> RetrievalSet:
     documents, every, judged = texts(corpus), texts(queries), read_judgements(judgements)
     if lost := next((name for name in judged if name not in every), None):
         raise InputError(f"judges query {lost!r}, which is not in {QUERIES}", path=judgements)
-    unknown = sum(name not in documents for one in judged.values() for name in one)
+    places = [name in documents for one in judged.values() for name in one]
+    if not any(places):
+        raise InputError(f"judges no document that is in {corpus.name}", path=judgements)
     asked = {name: every[name] for name in judged}
-    return RetrievalSet(documents, asked, judged, len(every) - len(asked), unknown)
+    return RetrievalSet(documents, asked, judged, len(every) - len(asked), places.count(False))
 
 
 def lines_of(path: Path) -> Iterator[tuple[int, str]]:
     """Yield the lines of a file in UTF-8 that are not empty, and their numbers."""
-    with readable(path), path.open(encoding="utf-8-sig", newline="\n") as file:
+    opened = gzip.open if path.suffix == ".gz" else open
+    with readable(path), opened(path, "rt", encoding="utf-8-sig", newline="\n") as file:
         yield from ((number, line.rstrip("\r\n")) for number, line in enumerate(file, 1) if line.strip())
 
 
@@ -91,13 +97,15 @@ def read_judgements(path: Path) -> dict[str, dict[str, int]]:
     found: dict[str, dict[str, int]] = {}
     for number, line in lines_of(path):
         fields = line.split("\t")
-        if number == 1 and fields[-1] == "score":
+        if number == 1 and not any(map(str.isdigit, fields[-1])):
             continue
         try:
             query, document, value = fields
-            found.setdefault(query, {})[document] = int(value)
+            known = found.setdefault(query, {}).setdefault(document, int(value))
         except ValueError as error:
             raise InputError("must be query, document and a whole number, with tabs", path=path, line=number) from error
+        if known != int(value):
+            raise InputError(f"{value} for document {document!r}, which had {known}", path=path, line=number)
     if not found:
         raise InputError("judges nothing", path=path)
     return found

@@ -35,15 +35,17 @@ class System(Protocol):
 
 
 class ByVectors:
-    """Cosines of vectors."""
+    """Cosines of vectors, or dot products."""
 
-    def __init__(self, encode: Encode, roles: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())):
+    def __init__(self, encode: Encode, roles: tuple[tuple[str, ...], tuple[str, ...]] = ((), ()), dot: bool = False):
         """Take `encode`, which makes vectors of texts and the names of a prompt, those of queries and documents."""
-        self.encode, self.roles = encode, roles
+        self.encode, self.roles, self.dot = encode, roles, dot
 
     def unit(self, texts: list[str], role: tuple[str, ...]) -> Vectors:
-        """Return vectors of length 1 `(N, W)`."""
+        """Return vectors `(N, W)`, of length 1 unless their dot products are compared."""
         found = self.encode(texts, role)
+        if self.dot:
+            return found
         unit: Vectors = found / np.maximum(np.linalg.norm(found, axis=1, keepdims=True), 1e-12)
         return unit
 

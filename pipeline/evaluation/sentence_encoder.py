@@ -27,6 +27,8 @@ class SentenceEncoder:
                 that is not supported.
             InputError: a file of it is missing or broken.
         """
+        import torch
+
         from model.finetuning.embeddings import Embedder
         from model.finetuning.features import TruncationConfig
         from model.finetuning.quantized import QuantizedModel
@@ -47,7 +49,8 @@ class SentenceEncoder:
             size, width = self.embedder.size, self.embedder.width
         longest = longest_of(config, size.positions, self.own.longest if self.own else None)
         self.wordpiece, self.framing = WordPiece.load(folder), TruncationConfig(longest, truncation)
-        self.width = (self.own and self.own.width) or width
+        self.width = self.own.after(torch.zeros(1, width)).shape[1] if self.own else width
+        self.similarity = self.own.similarity if self.own else "cosine"
 
     def samples(self, texts: list[str], *prompts: str) -> "Samples":
         """Return the tokens of texts after the first prompt of these names that the model has, else its usual one."""

@@ -7,8 +7,9 @@ Shapes: N queries or pairs.
 """
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from pipeline.common.counter_rng import Floats, Ints
 from pipeline.config import RETRIEVAL, SIMILARITY, EvaluateConfig
 from pipeline.console.bars import Bar
 from pipeline.console.formatting import pluralize
+from pipeline.errors import ConfigError
 from pipeline.evaluation import beir, exact_search, examples, metrics
 from pipeline.evaluation.grid_search import FAULTS, RUNS, Evaluation
 from pipeline.evaluation.sentence_encoder import SentenceEncoder, Vectors
@@ -98,9 +100,10 @@ def measure_systems(config: EvaluateConfig, compare: Comparison, count: int, kep
     """Return what each system made of the task, by name; what an interrupted evaluation kept is taken."""
     key, found = fingerprints.fingerprint("evaluate", config)[0], dict[str, Any]()
     kept.mkdir(parents=True, exist_ok=True)
-    for name, system, known in systems(config):
+    for name, open_system in systems(config).items():
         found[name] = strict_json.own(kept / f"{name}.json")
         if found[name].get("key") != key:
+            system, known = open_system()
             one = compare(system, TITLES[name])
             scores = one.scores(count, config.seeds[0])
             found[name] = {"key": key, "scores": scores, "rows": one.rows, "coverage": asdict(known)}
@@ -108,35 +111,42 @@ def measure_systems(config: EvaluateConfig, compare: Comparison, count: int, kep
     return found
 
 
-def systems(config: EvaluateConfig) -> Iterator[tuple[str, exact_search.System, Coverage]]:
-    """Yield what is compared, with its name and the counts of what it has read."""
-    from model.huggingface.sentence_model import DOCUMENT, QUERY
+def systems(config: EvaluateConfig) -> dict[str, Callable[[], tuple[exact_search.System, Coverage]]]:
+    """Return how to open what is compared, with the counts of what it will have read, by name.
 
-    def of_model(pretrained: str, seed: int | None = None) -> tuple[exact_search.System, SentenceEncoder]:
+    Raises:
+        ConfigError: BM25 is not installed.
+    """
+    from model.huggingface import sentence_model
+
+    def of_vectors(pretrained: str, seed: int | None = None) -> tuple[exact_search.System, Coverage]:
         encoder = SentenceEncoder(replace(config, pretrained=pretrained), seed)
+        if encoder.similarity not in ("cosine", "dot"):
+            problem = f"compares vectors by {encoder.similarity}; set similarity_fn_name to cosine or dot in"
+            raise ConfigError(f"{problem} {sentence_model.MODEL}", "pretrained", pretrained)
 
         def encode(texts: list[str], prompt: tuple[str, ...]) -> Vectors:
             return np.stack(encoder.vectors(encoder.samples(texts, *prompt)))
 
-        return exact_search.ByVectors(encode, (QUERY, DOCUMENT)), encoder
+        roles = sentence_model.QUERY, sentence_model.DOCUMENT
+        return exact_search.ByVectors(encode, roles, encoder.similarity == "dot"), encoder.wordpiece.coverage
+
+    def bag() -> tuple[exact_search.System, Coverage]:
+        encoder = SentenceEncoder(config)
+        return exact_search.ByVectors(lambda texts, _: encoder.bag(encoder.samples(texts))), Coverage()
 
     by_words = exact_search.ByWords()  # a missing library is said at once
-    system, encoder = of_model(config.pretrained)
-    yield MODEL, system, encoder.wordpiece.coverage
-    if config.before is not None:
-        yield BEFORE, of_model(config.before)[0], Coverage()
-    if config.baseline:
-        yield RANDOM, of_model(config.pretrained, config.seeds[0])[0], Coverage()
-    bag = exact_search.ByVectors(lambda texts, _: encoder.bag(encoder.samples(texts)))
-    yield BAG, bag, Coverage()
-    yield BM25, by_words, Coverage()
+    models = {MODEL: partial(of_vectors, config.pretrained)}
+    models |= {BEFORE: partial(of_vectors, config.before)} if config.before is not None else {}
+    models |= {RANDOM: partial(of_vectors, config.pretrained, config.seeds[0])} if config.baseline else {}
+    return {**models, BAG: bag, BM25: lambda: (by_words, Coverage())}
 
 
 def retrieval(config: EvaluateConfig) -> tuple[Comparison, dict[str, int], list[str], list[str]]:
     """Return how systems search a set, its queries and documents, and what makes it doubtful.
 
     Documents of equal scores are in the descending order of their ids, as in trec_eval. A document of the query's own
-    id is never found, as in BEIR. Equal texts are compared once: their scores are the same in any batch.
+    id is never found, as in BEIR, unless it is judged. Equal texts are compared once: scores are the same in any batch.
     """
     found = beir.read(config.data, config.task)
     names = sorted(found.documents, reverse=True)
@@ -158,7 +168,7 @@ def retrieval(config: EvaluateConfig) -> tuple[Comparison, dict[str, int], list[
                 for place, score in zip(places[row], scores[row], strict=True)
                 if np.isfinite(score)
                 for name in holders[documents[place]]
-                if name != query
+                if name != query or name in found.judged[query]
             ]
             hits.sort()
             ties += len(hits) > beir.CUT and hits[beir.CUT - 1][0] == hits[beir.CUT][0]
@@ -170,6 +180,10 @@ def retrieval(config: EvaluateConfig) -> tuple[Comparison, dict[str, int], list[
     place_of = {name: place for place, name in enumerate(reversed(names))}
     remarks = [f"{pluralize(found.unjudged, 'query')} without judgement left out"] if found.unjudged else []
     remarks += [f"{found.unknown:,} judged documents are not there"] if found.unknown else []
+    lost = sum(max(one.values()) <= 0 for one in found.judged.values())
+    remarks += [f"{pluralize(lost, 'query')} without a right document"] if lost else []
+    same = sum(name in found.documents and name not in found.judged[name] for name in found.queries)
+    remarks += [f"{pluralize(same, 'query')} without the document of its own id, as in BEIR"] if same else []
     return compare, {"dev": len(found.queries), "documents": len(found.documents)}, remarks, []
 
 
@@ -185,6 +199,7 @@ def similarity(config: EvaluateConfig) -> tuple[Comparison, dict[str, int], list
         return Compared(lambda chosen: metrics.score(names, labels[chosen], values[chosen]), rows=values.tolist())
 
     faults = [f"{pluralize(len(malformed), 'malformed row')} skipped, {malformed[0]}"] if malformed else []
+    faults += ["all scores are equal, so that nothing correlates with them"] if len({*labels.tolist()}) < 2 else []
     return compare, {"dev": len(rows)}, faults, malformed
 
 

@@ -1,6 +1,7 @@
 """Pairs: of documents that prepare trains on, as long as the model reads; a retrieval set of the others."""
 
 import json
+import shutil
 from collections import Counter
 
 import pytest
@@ -8,15 +9,17 @@ from pyarrow import parquet as pq
 
 from pipeline import pairs
 from pipeline.config import CorpusConfig, PairsConfig
-from pipeline.errors import InputError
+from pipeline.errors import ConfigError, InputError
 from pipeline.evaluation import beir, examples
 from pipeline.pairs import Passages
 from pipeline.shards.holdout import document_hash, is_held_out
 from pipeline.stages import stage
 from pipeline.text import clean
 from pipeline.tokenization.wordpiece import SPECIAL, WordPiece
+from tests.model.served_folders import make_bpe
 from tests.model.sizes import small
 from tests.pipeline.evaluation.letter_model import write_letter_model
+from tests.support.finished import manifest
 from tests.support.refusals import refused
 
 WORDS = [*SPECIAL, *"abcdefgh", ".", *(f"##{letter}" for letter in "abcdefgh")]
@@ -119,6 +122,27 @@ def test_what_gives_no_pairs_is_said(tmp_path, model_folder, settings, key):
         (tmp_path / "text" / "wiki_00").write_text('<doc id="1" title="x">\nx\n</doc>\n')
     with refused(InputError, key=key):
         stage.run("pairs", config_of(tmp_path, model_folder, **settings), pairs.make)
+
+
+def test_passages_are_read_whole_where_a_space_is_a_token(tmp_path):
+    wordpiece = WordPiece.load(make_bpe(tmp_path / "vocab"))
+    passages = Passages(wordpiece, 24)
+    text = 30 * "cat the uber. "
+    found = [*passages.of([text], "en"), passages.cut(text)]
+    assert 15 < max(wordpiece.encode(found)[1]) <= 22
+
+
+def test_what_the_model_was_trained_on_gives_no_queries(tmp_path, model_folder):
+    write_corpus(tmp_path / "text")
+    for stage_of, place, config in (
+        ("convert", tmp_path / "convert", {"train": str(tmp_path / "train")}),
+        ("train", tmp_path / "train", {"data": {"dir": str(tmp_path / "shards")}}),
+        ("prepare", tmp_path / "shards", {"validation_share": SHARE / 2}),
+    ):
+        shutil.copytree(model_folder, place)
+        manifest(stage_of, config=config).write(place)
+    with refused(ConfigError, key="validation_share"):
+        stage.run("pairs", config_of(tmp_path, tmp_path / "convert"), pairs.make)
 
 
 def test_a_sentence_that_is_too_long_is_cut_between_words(model_folder):

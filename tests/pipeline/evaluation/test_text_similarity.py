@@ -1,5 +1,7 @@
 """Retrieval and similarity: the figures are those of other libraries, ties have one rule, systems are side by side."""
 
+import gzip
+import importlib
 import json
 from dataclasses import replace
 
@@ -84,7 +86,9 @@ def test_a_set_is_searched_by_all_systems_with_the_figures_of_trec_eval(tmp_path
     assert "BM25" in (tmp_path / "report" / "report.html").read_text()
 
 
-def test_an_interrupted_evaluation_searches_only_with_the_systems_that_have_not(tmp_path, data, model_folder):
+def test_an_interrupted_evaluation_searches_only_with_the_systems_that_have_not(
+    tmp_path, data, model_folder, monkeypatch
+):
     config = config_of(tmp_path, model_folder)
     first, _, files = text_similarity.evaluate(config, tmp_path / "out")
     runs = tmp_path / "out" / "runs"
@@ -92,26 +96,29 @@ def test_an_interrupted_evaluation_searches_only_with_the_systems_that_have_not(
     kept["scores"]["ties"] = 77  # shows that it is not searched again
     (runs / "bag.json").write_text(json.dumps(kept))
     (runs / "bm25.json").unlink()
+    monkeypatch.delattr(text_similarity, "SentenceEncoder")  # no model is opened for what is there
     again, _, others = text_similarity.evaluate(config, tmp_path / "out")
     assert again.systems.pop("mean of its token vectors")["ties"] == 77
     assert first.systems.pop("mean of its token vectors")["ties"] != 77
     assert (again, others) == (first, files)
+    monkeypatch.undo()
     fresh, *_ = text_similarity.evaluate(replace(config, seeds=[2]), tmp_path / "out")
     assert fresh.systems["mean of its token vectors"]["ties"] != 77
 
 
 def test_equal_scores_are_in_descending_order_of_ids_and_those_at_the_cut_are_counted(tmp_path, model_folder):
     documents = {f"d{number:02}": "a b c" for number in range(15)} | {"e": "h g"}
-    judged = [("q", "d14", 1), ("q", "d00", 1), ("d03", "d03", 1), ("d03", "d05", 1)]
-    write_set(tmp_path / "data", documents, {"q": "a b", "d03": "a b c"}, judged)
+    judged = [("q", "d14", 1), ("q", "d00", 1), ("d03", "d05", 1), ("d11", "d11", 1)]
+    write_set(tmp_path / "data", documents, {"q": "a b", "d03": "a b c", "d11": "a b"}, judged)
     config = config_of(tmp_path, model_folder, baseline=False)
     stage.run("evaluate", config, evaluate.make, in_place=True)
     (run,) = json.loads((tmp_path / "out" / "bm25.json").read_text())
     assert list(run["q"]) == [f"d{number:02}" for number in range(14, 4, -1)]
     assert "d03" not in run["d03"]  # a query does not find itself
+    assert "d11" in run["d11"]  # but where ids are numbers of both
     results = json.loads((tmp_path / "out" / "results.json").read_text())
-    assert results["systems"]["BM25"]["ties"] == 2
-    assert results["systems"]["BM25"]["scores"]["recall@10"] == 0.5
+    assert results["systems"]["BM25"]["ties"] == 3
+    assert results["systems"]["BM25"]["scores"]["recall@10"] == pytest.approx((0.5 + 1 + 1) / 3)
 
 
 def test_blocks_do_not_change_what_is_found(monkeypatch):
@@ -151,6 +158,8 @@ def test_words_of_bm25_keep_their_marks_and_those_without_spaces_are_pairs(text,
         ("corpus.jsonl", '{"_id": "a", "text": ""}\n{"_id": "a", "text": ""}\n', 2),
         ("qrels/test.tsv", "query-id\tcorpus-id\tscore\nq0\td0\t0.5\n", 2),
         ("qrels/test.tsv", "query-id\tcorpus-id\tscore\nzz\td0\t1\n", None),
+        ("qrels/test.tsv", "q0\td0\t1\nq0\td0\t0\n", 2),
+        ("qrels/test.tsv", "q0\t0.0\t1\n", None),
         ("qrels/test.tsv", "query-id\tcorpus-id\tscore\n", None),
     ],
 )
@@ -161,9 +170,12 @@ def test_a_broken_set_is_refused(data, name, text, line):
     assert error.value.line == line
 
 
-def test_judgements_without_a_header_lose_no_line(data):
-    (data / "qrels" / "test.tsv").write_text("q0\td0\t1\nq1\td1\t1\n")
-    assert list(beir.read(data, examples.task_of("retrieval")).judged) == ["q0", "q1"]
+@pytest.mark.parametrize("head", ["", "qid\tdocid\trelevance\n"])
+def test_judgements_lose_no_line_whatever_is_above_them(data, head):
+    (data / "corpus.jsonl.gz").write_bytes(gzip.compress((data / "corpus.jsonl").read_bytes()))
+    (data / "corpus.jsonl").unlink()
+    (data / "qrels" / "test.tsv").write_text(f"{head}q0\td0\t1\nq1\td1\t0\n")
+    assert beir.read(data, examples.task_of("retrieval")).judged == {"q0": {"d0": 1}, "q1": {"d1": 0}}
 
 
 def test_pairs_are_compared_by_cosines_with_the_figures_of_scipy(tmp_path, model_folder):
@@ -183,6 +195,36 @@ def test_pairs_are_compared_by_cosines_with_the_figures_of_scipy(tmp_path, model
         expected = stats.spearmanr(labels, values).statistic
         assert found["systems"][title]["scores"]["spearman"] == pytest.approx(expected)
     assert found["rows"] == {"dev": 35}
+
+
+@pytest.mark.parametrize("settings", [{"similarity_fn_name": "dot"}, {"truncate_dim": 6}])
+def test_a_sentence_model_has_the_scores_that_sentence_transformers_gives_it(tmp_path, data, model_folder, settings):
+    library = pytest.importorskip("sentence_transformers")
+    parts = importlib.import_module("sentence_transformers.sentence_transformer.modules")
+    scorers = importlib.import_module("sentence_transformers.sentence_transformer.evaluation")
+    encoder = parts.Transformer(str(model_folder))
+    width = encoder.get_embedding_dimension()
+    every = [encoder, parts.Pooling(width, pooling_mode="mean"), parts.Dense(width, 9)]
+    prompts = {"query": "a b ", "document": "h "}
+    theirs = library.SentenceTransformer(modules=every, prompts=prompts, device="cpu", **settings)
+    theirs.save_pretrained(str(tmp_path / "model"))
+    found = beir.read(data, examples.task_of("retrieval"))
+    documents = dict([*found.documents.items()][:70])  # no two are equal
+    right = {query: {*judged} for query, judged in found.judged.items()}
+    write_set(tmp_path / "set", documents, found.queries, [(q, d, 1) for q, some in right.items() for d in some])
+    search = scorers.InformationRetrievalEvaluator(found.queries, documents, right, precision_recall_at_k=[1, 10])
+    texts = [*found.queries.values()]
+    pairs = [(a, b, float(len({*a}))) for a, b in zip(texts[::2], texts[1::2], strict=True)]
+    (tmp_path / "set" / "own.tsv").write_text("a\tb\tc\n" + "".join(f"{a}\t{b}\t{c}\n" for a, b, c in pairs))
+    similar = scorers.EmbeddingSimilarityEvaluator(*zip(*pairs, strict=True))
+    task = replace(examples.task_of("similarity"), folder="", dev="own.tsv", columns=["a", "b"], label="c")
+    config = replace(config_of(tmp_path, tmp_path / "model", baseline=False), data=str(tmp_path / "set"))
+    for scorer, one in ((search, config), (similar, replace(config, task=task))):
+        score, *_ = text_similarity.evaluate(one, tmp_path / one.task.name)
+        expected = scorer(theirs)
+        for name, value in score.scores.items():
+            key = f"{name}_{theirs.similarity_fn_name}" if scorer is similar else f"{theirs.similarity_fn_name}_{name}"
+            assert value == pytest.approx(expected[key], abs=1e-4), key
 
 
 def test_the_model_before_is_of_retrieval_and_similarity_alone(tmp_path):
