@@ -299,7 +299,7 @@ def make(config: VocabConfig, out: Path) -> Result:
         if figures["added"]:
             summary += f", {figures['added']:,} added"
         else:
-            tokenizer_folder.keep_originals(Path(config.existing), out)
+            tokenizer_folder.keep_files(Path(config.existing), out)
     else:
         sample = sample_corpus(config, out)
         options = (config.lowercase is not False, config.strip_accents, config.split_chinese)

@@ -77,7 +77,7 @@ def save(
         moved = [name for name in state if name.startswith("pooler.")]
         own |= {names.poolers[kind] + name.removeprefix("pooler"): state.pop(name) for name in moved}
     folder.mkdir(parents=True, exist_ok=True)
-    tokenizer_folder.keep_originals(source, folder)
+    tokenizer_folder.keep_files(source, folder)
     text, entries = vocabulary.read(source)
     config = bert_format.their_config(size, entries, torch.float32)
     config |= {"architectures": [names.tuned[kind]], **names_of(model.config, labels)}

@@ -108,7 +108,7 @@ def save(
         "masked_head" not in untrained,
     )
     (folder / "README.md").write_text(text, encoding="utf-8")
-    tokenizer_folder.keep_originals(vocab_folder, folder)
+    tokenizer_folder.keep_files(vocab_folder, folder)
     theirs = their_config(config, entries, dtype) | ({UNTRAINED: untrained} if untrained else {})
     tensors = names_for(config).their_tensors(weights, theirs)
     separators = vocabulary.separators(source, config.traits)

@@ -14,6 +14,7 @@ BUFFERS = ("position_ids", "token_type_ids")  # of old versions, not weights
 PROJECTIONS = ("query", "key", "value")  # in the order of rows in the fused matrix
 FUSED = ".attn.Wqkv.weight"
 ROBERTA_TABLES = [f"roberta.embeddings.{name}_embeddings.weight" for name in ("position", "token_type")]
+USUAL: Json = {"classifier_dropout": None, "use_cache": True}  # fields of BERT and RoBERTa
 GLOBAL, LOCAL = "full_attention", "sliding_attention"
 GLOBAL_BASE = 160_000.0  # of the rotary positions, if config.json has none
 # Names in models without heads lack the prefix.
@@ -82,16 +83,6 @@ def canonical(found: Weights, prefix: str, head: str) -> Weights:
     return renamed if bias is None else renamed | {f"{head}.bias": bias}  # of two, transformers reads the decoder's
 
 
-def bert_canonical(found: Weights, theirs: Json) -> Weights:
-    """Return tensors with the names of `parts`."""
-    return canonical(found, "bert", "cls.predictions")
-
-
-def bert_settings(config: ModelConfig, entries: list[str]) -> Json:
-    """Return the fields of config.json for special entries and constants."""
-    return {"pad_token_id": entries.index("[PAD]"), "classifier_dropout": None, "use_cache": True}
-
-
 def roberta_canonical(found: Weights, theirs: Json) -> Weights:
     """Return tensors with the names of `parts`, positions without the rows before the first, the one token type added.
 
@@ -139,20 +130,18 @@ def roberta_settings(config: ModelConfig, entries: list[str]) -> Json:
         "bos_token_id": cls,
         "eos_token_id": sep,
         "type_vocab_size": 1,
-        "classifier_dropout": None,
-        "use_cache": True,
+        **USUAL,
     }
-
-
-def roberta_read(theirs: Json) -> Json:
-    """Read the positions, without the rows before the first."""
-    return {"positions": theirs.get("max_position_embeddings", 512) - first_row(theirs)}
 
 
 def roberta_names(kind: str, title: str, prefix: str) -> Names:
     """Return the names of a member of RoBERTa's family, whose classes begin with `prefix`."""
     table = Names.of(
-        "roberta", canonical=roberta_canonical, pack=roberta_pack, settings=roberta_settings, read=roberta_read
+        "roberta",
+        canonical=roberta_canonical,
+        pack=roberta_pack,
+        settings=roberta_settings,
+        read=lambda theirs: {"positions": theirs.get("max_position_embeddings", 512) - first_row(theirs)},
     )
     tuned = {head: prefix + name for head, name in table.tuned.items()}
     return replace(table, model_type=kind, title=title, pretrained=prefix + table.pretrained, tuned=tuned)
@@ -244,9 +233,9 @@ def modernbert_read(theirs: Json) -> Json:
 NAMES = {  # by our architecture
     "bert": Names.of(
         "bert",
-        canonical=bert_canonical,
+        canonical=lambda found, theirs: canonical(found, "bert", "cls.predictions"),
         pack=lambda tensors, theirs: tensors,
-        settings=bert_settings,
+        settings=lambda config, entries: {"pad_token_id": entries.index("[PAD]"), **USUAL},
         read=lambda theirs: {},
     ),
     # The decoder is the word embeddings and not stored; its bias is.

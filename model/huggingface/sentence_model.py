@@ -10,6 +10,7 @@ from model.config import Json
 from pipeline.errors import ConfigError, InputError
 from pipeline.storage import strict_json
 from pipeline.storage.file_search import inside, leads_out, say_left_out
+from pipeline.tokenization.tokenizer_folder import keep_files, read_object
 
 if TYPE_CHECKING:
     from torch import nn
@@ -72,9 +73,7 @@ def copy(source: Path, target: Path) -> None:
         for name in filter(None, folders):  # the BERT's path is empty
             if inside(source, name, path).is_dir() and not leaves(source, [name]):
                 shutil.copytree(source / name, target / name, ignore=leaves, dirs_exist_ok=True)
-        for name in SETTINGS:
-            if (source / name).is_file() and not leaves(source, [name]):
-                shutil.copyfile(source / name, target / name)
+        keep_files(source, target, SETTINGS)
     say_left_out(str(source), len(left_out))
 
 
@@ -90,14 +89,14 @@ def pooling_of(folder: Path) -> Pooling | None:
     names = [kind.rpartition(".")[2].rpartition("_")[2] for kind in kinds]
     if not modules or "Pooling" not in names:
         return None
-    stated = _read(folder / modules[names.index("Pooling")]["path"] / "config.json")
+    stated = read_object(folder / modules[names.index("Pooling")]["path"] / "config.json")
     modes = [
         key.removeprefix("pooling_mode_").removesuffix("_tokens").removesuffix("_token")
         for key, value in stated.items()
         if key.startswith("pooling_mode_") and value is True
     ]
     modes += [str(stated["pooling_mode"])] if "pooling_mode" in stated else []
-    first, whole = _read(folder / BERT), _read(folder / MODEL)
+    first, whole = read_object(folder / BERT), read_object(folder / MODEL)
     place = names.index("Pooling")
     others = sorted({*names[:place]} - {"Transformer"} | {*names[place + 1 :]} - {"Dense", "Normalize"})
     if others or len(modes) != 1 or modes[0] not in POOLINGS:
@@ -161,7 +160,7 @@ def _dense(path: Path, folder: Path) -> "list[Any]":
     from safetensors.torch import load_file
     from torch import nn
 
-    stated = _read(path / "config.json")
+    stated = read_object(path / "config.json")
     kind = str(stated.get("activation_function", "Tanh")).rpartition(".")[2]
     plain = {stated.get(f"module_{end}_name") or "sentence_embedding" for end in ("input", "output")}
     if (
@@ -189,7 +188,7 @@ def stated_length(folder: Path) -> int | None:
     Raises:
         InputError: A file of its settings is broken.
     """
-    config, tokenizer = _read(folder / "config.json"), _read(folder / "tokenizer_config.json")
+    config, tokenizer = read_object(folder / "config.json"), read_object(folder / "tokenizer_config.json")
     tuned = config.get("fine_tuning")  # as `saved_model` writes it
     own = _shortest(tuned.get("sequence_length") if isinstance(tuned, dict) else None)
     return own or _shortest(tokenizer.get("model_max_length"), config.get("max_position_embeddings"))
@@ -212,8 +211,3 @@ def _modules(folder: Path) -> list[Json]:
         return modules
     except (TypeError, ValueError, KeyError) as error:
         raise InputError(f"not a list of modules ({error})", path=path) from error
-
-
-def _read(path: Path) -> Json:
-    """Return the object of a JSON file; an empty one without a file."""
-    return strict_json.read_object(path) if path.is_file() else {}

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -89,9 +90,9 @@ def added_tokens(folder: Path) -> dict[int, AddedToken]:
     return dict(sorted(found.items()))
 
 
-def keep_originals(source: Path, target: Path) -> None:
-    """Copy the files of a folder that other programs make its tokenizer of; links that lead out of it are left out."""
-    there = [source / name for name in ORIGINALS if (source / name).is_file()]
+def keep_files(source: Path, target: Path, names: Iterable[str] = ORIGINALS) -> None:
+    """Copy those files of a folder that are there; links that lead out of it are left out, and said."""
+    there = [source / name for name in names if (source / name).is_file()]
     kept = [path for path in there if not leads_out(source, path)]
     for path in kept:
         shutil.copyfile(path, target / path.name)

@@ -53,7 +53,8 @@ SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 
 # Names that tokenizers of other kinds have for these, those of one family together. A vocabulary
 # uses the first family that it has all of: Gemma's also has <s> and </s>, as HTML.
-OTHER_NAMES = (("<pad>", "<unk>", "<bos>", "<eos>", "<mask>"), ("<pad>", "<unk>", "<s>", "</s>", "<mask>"))
+_ENDS = (("<bos>", "<eos>"), ("<s>", "</s>"), ("<cls>", "<sep>"))
+OTHER_NAMES = tuple(("<pad>", "<unk>", *ends, "<mask>") for ends in _ENDS)
 
 UNUSED_IDS = 2**16  # that a vocabulary may have, in addition to one for each entry
 

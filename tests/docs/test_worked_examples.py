@@ -12,8 +12,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from sentence_transformers import SentenceTransformer
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
-from transformers import BertConfig, BertForMaskedLM, ModernBertConfig, ModernBertForMaskedLM
+from transformers import AutoTokenizer, BertConfig, BertForMaskedLM, ModernBertConfig, ModernBertForMaskedLM
 
 from benchmarks.small import make_work
 from model.config import ModelConfig
@@ -105,22 +106,37 @@ def write_xlmr(folder):
     test_roberta_format.write_tokenizer(folder)
 
 
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize(("write", "learn"), [(write_bert, "learn=20"), (write_xlmr, "")])
-def test_an_existing_model_goes_on_in_the_five_steps_of_the_page(root, tmp_path, write, learn):
-    (block,) = [block for block in blocks(root / "docs/continue.md") if "existing=MODEL" in block.text]
+def test_an_existing_model_goes_on_in_the_steps_of_the_page(root, tmp_path, write, learn):
+    steps, uses = [block for block in blocks(root / "docs/continue.md") if "=work/books" in block.text][:2]
     (tmp_path / "model").symlink_to(root / "model")
     torch.manual_seed(0)
     write(tmp_path / "MODEL")
-    (tmp_path / "TEXT").mkdir()
+    for folder in ("TEXT", "DATA"):
+        (tmp_path / folder).mkdir()
     for number in range(300):
         said = [f"Sailor {number} tells story {line} of the sea." for line in range(9)]
         (tmp_path / "TEXT" / f"{number}.txt").write_text("\n\n".join(said))
+    (tmp_path / "LINES").write_text("\n".join(said))
+    rows = [json.dumps({"text": text, "label": ("bad", "good")[number % 2]}) for number, text in enumerate(said * 4)]
+    (tmp_path / "DATA/classes.jsonl").write_text("\n".join(rows))
+    (tmp_path / "DATA/tags.conll").write_text("Sailor B-PER\ntells O\n\n" * 20)
     small = "steps=3 threads=1 batch_size=8 micro_batch=8 tracking=none evaluate_samples=8"
-    text = block.text.replace("batch_size=32 steps=60", small)
+    text = steps.text.replace("batch_size=32 steps=60", small)
     assert small in text
     printed = shell(text.replace("learn=2000", learn), tmp_path, root)
     assert "step 3, logits equal within" in printed
     assert len(json.loads(printed.splitlines()[-1])["masks"][0]) == 5
+    grid = "batch_sizes=[8] learning_rates=[1e-3] seeds=[0] epochs=1 task.dev_share"
+    printed = shell(uses.text.replace("task.dev_share", grid), tmp_path, root)
+    assert ("own accuracy" in printed, "ner f1" in printed) == (True, True)
+    done = tmp_path / "work/books/convert"
+    vectors = np.load(tmp_path / "work/books/vectors.npy")
+    np.testing.assert_allclose(SentenceTransformer(str(done)).encode(said), vectors, atol=1e-5)
+    if not learn:
+        theirs, ours = (AutoTokenizer.from_pretrained(folder) for folder in (tmp_path / "MODEL", done))
+        assert ours(said)["input_ids"] == theirs(said)["input_ids"]
 
 
 def test_a_modernbert_is_trained_extended_and_continued_as_the_page_says(root, tmp_path):

@@ -204,7 +204,7 @@ def test_an_added_token_that_contains_a_special_one_is_found_in_text():
 
 
 @pytest.mark.parametrize("make", [unigram, merged])
-@pytest.mark.parametrize("names", [SPECIAL, GEMMA, ROBERTA])
+@pytest.mark.parametrize("names", [SPECIAL, GEMMA, ROBERTA, ("<pad>", "<unk>", "<cls>", "<sep>", "<mask>")])
 def test_special_tokens_of_other_tokenizers_in_the_text_are_text(make, names):
     library = make(names)
     library.add_special_tokens(list(names))
