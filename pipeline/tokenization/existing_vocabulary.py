@@ -47,8 +47,10 @@ def refuse_others(path: Path) -> None:
         if found.suffix == ".model":
             copied = "" if found.name == PIECES else f"cp '{found}' '{folder / PIECES}' && "
             command = f"{copied}pip install {SENTENCEPIECE} && {command}"
-        own = [found.name, "merges.txt"] if found.name == "vocab.json" else [PIECES] if found.suffix == ".model" else []
-        command += "".join(f" && cp '{folder / name}' NEW" for name in own)  # other programs read no tokenizer.json
+        kept = (
+            [found.name, "merges.txt"] if found.name == "vocab.json" else [PIECES] if found.suffix == ".model" else []
+        )
+        command += "".join(f" && cp '{folder / name}' NEW" for name in kept)  # other programs read no tokenizer.json
         raise InputError(f"is of another tokenizer; run {command}, then set existing=NEW", path=found)
 
 

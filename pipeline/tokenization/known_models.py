@@ -1,4 +1,4 @@
-"""What a model's folder may say, without PyTorch: its type, settings that are computed in one or a few ways, one table."""
+"""What a model's folder may say: its type, settings that are computed in few ways, its decoder; without PyTorch."""
 
 import json
 from pathlib import Path
@@ -71,7 +71,7 @@ def check_decoder(folder: Path) -> None:
     for path in [whole] if whole.is_file() else folder.glob("model-*.safetensors"):
         placeholders.refuse(path)
         try:
-            safe_open(path, "np").keys()
+            safe_open(path, "np")
         except SafetensorError as error:
             raise InputError(f"cannot be read ({first_line(error)})", path=path) from error
         memory = np.memmap(path, np.uint8, "r")
