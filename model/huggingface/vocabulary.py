@@ -2,7 +2,7 @@
 
 import json
 from dataclasses import replace
-from itertools import chain
+from itertools import chain, zip_longest
 from pathlib import Path
 
 import torch
@@ -37,12 +37,7 @@ def read(folder: Path) -> tuple[str, list[str]]:
     entries = wordpiece.entries_of(library)
     if (folder / TOKENIZER).is_file() and (folder / VOCAB).is_file():
         lines = wordpiece.read_vocab(folder / VOCAB)
-        if len(lines) != len(entries) and lines != entries[: len(lines)]:
-            raise InputError(
-                f"{VOCAB} has {len(lines):,} entries, but {TOKENIZER} {len(entries):,}; delete the wrong file",
-                path=folder,
-            )
-        for number, (line, entry) in enumerate(zip(lines, entries, strict=False), 1):
+        for number, (line, entry) in enumerate(zip_longest(lines, entries[: len(lines)]), 1):
             if line != entry:
                 raise InputError(
                     f"is {line!r}, but {TOKENIZER} has {entry!r}; delete the wrong file",

@@ -52,15 +52,6 @@ def test_a_sharded_folder_that_lacks_a_part_says_which(tmp_path, theirs):
     assert str(raised.value.path).endswith("index.json")
 
 
-def test_an_untied_decoder_is_refused(theirs):
-    folder, model = theirs
-    tensors = forms(model)["with the decoder"]
-    tensors["cls.predictions.decoder.weight"] += 1
-    save_file(tensors, folder / "model.safetensors")
-    with pytest.raises(InputError, match="decoder"):
-        bert_format.load(folder)
-
-
 def test_weights_of_something_else_are_refused(theirs):
     save_file({"features.weight": torch.zeros(3)}, theirs[0] / "model.safetensors")
     with pytest.raises(InputError, match=r"word_embeddings\.weight"):
