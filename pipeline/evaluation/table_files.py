@@ -220,8 +220,10 @@ def json_objects(place: str, text: str, key: str | None, by_line: bool, hook: An
     except KeyError as error:
         raise InputError(f"has no key {key!r}; set task.key", "task.key", path=place) from error
     if not isinstance(objects, list) or not all(isinstance(one, dict) for one in objects):
-        keys = ", ".join(objects) if isinstance(objects, dict) else "none"
-        raise InputError(f"is not a list of objects; set task.key to one of its keys: {keys}", "task.key", path=place)
+        entries = objects.items() if isinstance(objects, dict) else ()
+        keys = [name for name, rows in entries if isinstance(rows, list) and all(isinstance(row, dict) for row in rows)]
+        cure = f"set task.key to one of its keys: {', '.join(keys)}" if keys else "write an object of each row a line"
+        raise InputError(f"is not a list of objects; {cure}", "task.key", path=place)
     return objects, lines or list(range(1, len(objects) + 1))
 
 
