@@ -291,7 +291,7 @@ class EvaluateConfig(StageConfig):
         numbers = isinstance(given, list) and all(isinstance(one, int | float) and one > 0 for one in given)
         self.require(
             given in (None, "balanced") or (numbers and len(given) == len(labels)),
-            f"must be null, balanced, or as many numbers above 0 as task.labels has, {len(labels)}",
+            f"must be null, balanced, or as many numbers above 0 as task.labels has, {len(labels) or 'which is empty'}",
             "class_weights",
         )
         self.require(

@@ -146,7 +146,7 @@ def parse_examples(place: str, content: bytes, task: TaskConfig, labelled: bool 
             )
         labels = [[k for k, name in enumerate(task.labels) if flags[name][n]] for n in range(len(table.rows))]
     elif labelled:
-        (label,) = columns_of(table, [task.label])
+        (label,) = columns_of(table, [task.label], " for task.label; python -m pipeline.predict answers sets without")
         labels = [
             label_of(place, number, row[label].strip(), task)
             for number, row in zip(table.lines, table.rows, strict=True)
@@ -192,8 +192,8 @@ def texts_of(table: Table, column: str) -> list[str]:
     ]
 
 
-def columns_of(table: Table, wanted: list[str]) -> list[int]:
-    """Return column indices by name, or by number if the file has no header.
+def columns_of(table: Table, wanted: list[str], use: str = "") -> list[int]:
+    """Return column indices by name, or by number if the file has no header; `use` says what they are for.
 
     Raises:
         InputError: a column is missing, or there are two of its name.
@@ -204,7 +204,7 @@ def columns_of(table: Table, wanted: list[str]) -> list[int]:
             raise InputError(f"two columns are named {name!r}; rename one of them", path=table.place, line=1)
         if name not in table.known:
             listed = shorten(", ".join(map(repr, table.known)), NAMES_SHOWN)
-            raise InputError(f"column {name!r} not found; choose one of {listed}", path=table.place, line=1)
+            raise InputError(f"column {name!r} not found; choose one of {listed}{use}", path=table.place, line=1)
         places.append(table.known.index(name))
     return places
 
