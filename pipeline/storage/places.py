@@ -297,9 +297,13 @@ def below(top: File, left_out: set[Path] | None = None) -> list[File]:
         InputError: a part of it is not readable.
     """
     found: list[File] = list(top.below() if isinstance(top, Remote) else file_search.files_below(top, left_out))
-    start = len(str(top)) + 1 if str(top) != "." else 0
     hidden = re.compile(r"(^|/)(\.|~\$)")  # ~$: locks of office programs
-    return sorted((file for file in found if not hidden.search(str(file)[start:].replace("\\", "/"))), key=str)
+    return sorted((file for file in found if not hidden.search(name_below(top, file))), key=str)
+
+
+def name_below(top: File, file: File) -> str:
+    """Return the name of a file below a folder, with slashes."""
+    return str(file)[len(str(top)) + 1 if str(top) != "." else 0 :].replace("\\", "/")
 
 
 def matching(pattern: str, left_out: set[Path] | None = None) -> list[File]:

@@ -1,6 +1,5 @@
 """Documents from the columns of Arrow's tables."""
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -26,12 +25,7 @@ class ColumnReader(row_fields.RowReader):
                 raise InputError(why, path=path)
         for name, top in zip(self.names(), self.columns(schema), strict=True):
             if top not in schema.names:
-                key = self.key(name)
-                if f"/{top}=" in path:  # as Hive has it
-                    part = re.match(f".*?/{re.escape(top)}=[^/]*", path)
-                    problem = f"{top} is in the names of folders, not a column; remove it and set corpus.path="
-                    raise InputError(f"{problem}{part and part[0]}, or another such folder", key, path=path)
-                raise InputError(f"column {name} not found among {', '.join(schema.names)}; set {key}", key, path=path)
+                raise InputError(f"column {self.missing(name, schema.names, path)}", self.key(name), path=path)
             if schema.names.count(top) > 1:
                 raise InputError(
                     f"has {schema.names.count(top)} columns named {top}; rename the others", self.key(name), path=path

@@ -2,7 +2,7 @@
 
 import operator
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from decimal import Decimal
 from functools import cached_property
 from typing import Any
@@ -76,7 +76,16 @@ class RowReader:
         option = "text" if name in self.text else "id" if name == self.id else "where"
         return f"corpus.options.{option}"
 
-    def _wants(self, row: Mapping[str, Any], name: str, sign: str, wanted: str) -> bool:
+    def missing(self, name: str, known: Iterable[str], place: str) -> str:
+        """Return what to type for a field that is missing in a file or a row at `place`."""
+        why = f"{name} not found among {', '.join(map(str, known)) or 'no fields'}"
+        if part := re.match(f".*?/{re.escape(name)}=[^/]*", place):  # as Hive has it
+            return (
+                f"{why}, but in the names of folders; remove it and set corpus.path={part[0]}, or another such folder"
+            )
+        return f"{why}; set {self.key(name)}"
+
+    def _wants(self, row: Mapping[str, Any], place: str, name: str, sign: str, wanted: str) -> bool:
         """Return whether a row fulfils a condition: as numbers if its value is one, else as text.
 
         Of null, `== null` alone; a list does if one of its values does, or of `!=` if all do.
@@ -85,7 +94,7 @@ class RowReader:
             ValueError: its field is missing, or is a number and compared with what is none; or it is text whose
                 digits do not line up, as of 2026-09 and 2026-9.
         """
-        value = self._value(row, name)
+        value = self._value(row, name, place)
         if value is None:
             return (sign, wanted) == ("==", "null")
         if isinstance(value, list):
@@ -121,20 +130,20 @@ class RowReader:
         Raises:
             ValueError: a field is missing or does not hold text.
         """
-        if not all(self._wants(row, *each) for each in self.conditions):
+        if not all(self._wants(row, place, *each) for each in self.conditions):
             log[LEFT_OUT] += 1
             return None
-        parts = [part for name in self.text if (part := prose(self._value(row, name), name))]
+        parts = [part for name in self.text if (part := prose(self._value(row, name, place), name))]
         text = "\n".join(map(html_text.text_of, parts) if self.html else parts)
         if not self.html:
             # The expression takes 5 ms a MB, the signs that it begins with 0.5.
             marked = ("<" in text or "&" in text) and _HTML.search(text)
             log.notes.update([HTML_NOTE] * bool(marked) + [ENDS_NOTE] * bool(_ENDS.search(text)))
-        name = self._value(row, self.id) if self.id else None
+        name = self._value(row, self.id, place) if self.id else None
         title = None if "title" in self.text else row.get("title")
         return Document(place if name is None else str(name), text, title=title if isinstance(title, str) else "")
 
-    def _value(self, row: Mapping[str, Any], name: str) -> Any:
+    def _value(self, row: Mapping[str, Any], name: str, place: str) -> Any:
         """Return the value of a field, possibly nested (`meta.text`); of null all fields are null.
 
         Raises:
@@ -143,9 +152,7 @@ class RowReader:
         try:
             return _text(reach(row, name))
         except KeyError:
-            raise ValueError(
-                f"field {name} not found among {', '.join(map(str, row)) or 'no fields'}; set {self.key(name)}"
-            ) from None
+            raise ValueError(f"field {self.missing(name, row, place)}") from None
 
 
 class LineRows(RowReader):

@@ -26,8 +26,8 @@ HUDI, ICEBERG = (f"belongs to a table of {name}, which keeps old files; {_SAVED}
 
 def hidden(place: str, file: File) -> bool:
     """Return whether a file in a folder is none of the table, as Spark and Hive have it: `_temporary`, `.part`."""
-    below = str(file)[len(str(places.at(place))) :].replace("\\", "/")
-    return any(part.startswith(("_", ".")) and "=" not in part for part in below.split("/"))
+    parts = places.name_below(places.at(place), file).split("/")
+    return any(part.startswith(("_", ".")) and "=" not in part for part in parts)
 
 
 def live(found: list[File], listed: list[File]) -> list[File]:
@@ -36,15 +36,18 @@ def live(found: list[File], listed: list[File]) -> list[File]:
     Raises:
         InputError: a table is of another kind, or its log cannot be read.
     """
-    roots = {str(file.parent.parent) for file in listed if file.parent.name in (_LOG, "metadata")}
-    local = [file.parent for file in found if isinstance(file, Path)]  # a store takes its time to answer
+    # Whole paths: `.` may be within a table.
+    whole = {file: file.absolute() if isinstance(file, Path) else file for file in (*listed, *found)}
+    roots = {str(whole[file].parent.parent) for file in listed if file.parent.name in (_LOG, "metadata")}
+    local = [whole[file].parent for file in found if isinstance(file, Path)]  # a store takes its time to answer
     roots |= {str(folder) for parent in set(local) for folder in _upwards(parent)}
     if found and isinstance(found[0], places.Remote) and not listed and not str(found[0]).startswith(hub.SCHEME):
         roots |= {str(folder) for folder in _upwards(found[0].parent)[:2]}
     for root in sorted(roots):
         if places.is_folder(places.at(f"{root}/{_LOG}")):
             current = {f"{root}/{name}" for name in _current(root)}
-            found = [file for file in found if not str(file).startswith(f"{root}/") or str(file) in current]
+            names = {file: str(whole[file]) for file in found}
+            found = [file for file in found if not names[file].startswith(f"{root}/") or names[file] in current]
         elif places.is_folder(places.at(f"{root}/metadata")) and places.matching(f"{root}/metadata/*.metadata.json"):
             raise InputError(ICEBERG, path=root)
         elif places.is_folder(places.at(f"{root}/.hoodie")):  # its files may lack the columns that say it

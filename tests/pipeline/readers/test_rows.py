@@ -189,6 +189,10 @@ def test_a_missing_field_names_the_key_that_chose_it(reader, key, value, tmp_pat
     path = rows_in(tmp_path, reader, [{"text": "a"}])
     with pytest.raises(InputError, match=f"set corpus.options.{key}$"):
         read(config(reader, path, options={key: value}))
+    (tmp_path / "gone=1").mkdir()  # as Hive has it
+    path = rows_in(tmp_path / "gone=1", reader, [{"text": "a"}])
+    with refused(InputError, f"corpus.path={path.parent},"):
+        read(config(reader, path, options={key: value}))
 
 
 @pytest.mark.parametrize("reader", ["jsonl", "parquet"])
@@ -302,18 +306,21 @@ def table(folder, *names):
 
 
 @pytest.mark.parametrize("where", ["", "/*.parquet", "/a.parquet"])
-def test_of_a_delta_table_the_live_files_are_read(where, tmp_path):
+@pytest.mark.parametrize("here", [False, True])
+def test_of_a_delta_table_the_live_files_are_read(here, where, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    place = Path(f".{where}") if here else Path(f"{tmp_path}{where}")
     table(tmp_path, "a.parquet", "b.parquet", "d=1 x/c.parquet", "stray.parquet")
     commits = [[{"add": {"path": name}} for name in ("a.parquet", "b.parquet")],
                [{"remove": {"path": "b.parquet"}}, {"add": {"path": "d=1%20x/c.parquet"}}]]  # fmt: skip
     delta(tmp_path, commits)
     wanted = ["a.parquet", "d=1 x/c.parquet"] if not where else ["a.parquet"]
-    assert sorted(texts("parquet", Path(f"{tmp_path}{where}"))) == wanted
+    assert sorted(texts("parquet", place)) == wanted
     # What an engine has gathered of the first two versions, which it then may delete.
     rows = [{"add": {"path": "a.parquet"}, "remove": None}, {"add": {"path": "d=1%20x/c.parquet"}, "remove": None}]
     pq.write_table(pa.Table.from_pylist(rows), tmp_path / "_delta_log" / f"{1:020}.checkpoint.parquet")
     (tmp_path / "_delta_log" / f"{0:020}.json").unlink()
-    assert sorted(texts("parquet", Path(f"{tmp_path}{where}"))) == wanted
+    assert sorted(texts("parquet", place)) == wanted
     (tmp_path / "_delta_log" / f"{1:020}.checkpoint.parquet").unlink()
     with refused(InputError, "version 0", path=str(tmp_path)):
         texts("parquet", tmp_path)
@@ -346,13 +353,16 @@ def test_tables_of_iceberg_and_hudi_are_refused_by_name(tmp_path):
 
 
 @pytest.mark.parametrize("reader", ["parquet", "jsonl"])
-def test_what_is_hidden_to_spark_is_left_out_of_a_folder(reader, tmp_path):
+def test_what_is_hidden_to_spark_is_left_out_of_a_folder(reader, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     for folder in ("_temporary", "date=2026", "_x=1"):
         (tmp_path / folder).mkdir()
         rows_in(tmp_path / folder, reader, [{"text": folder}])
-    found, log = read(config(reader, tmp_path))
-    assert sorted(document.text for document in found) == ["_x=1", "date=2026"]
-    assert log.notes == {"hidden files (_NAME) left out": 1}
+    rows_in(tmp_path, reader, [{"text": "a"}]).rename(tmp_path / f"x_a.{reader}")
+    for place in (tmp_path, Path(".")):
+        found, log = read(config(reader, place))
+        assert sorted(document.text for document in found) == ["_x=1", "a", "date=2026"]
+        assert log.notes == {"hidden files (_NAME) left out": 1}
     assert texts(reader, tmp_path / "_temporary") == ["_temporary"]
 
 
