@@ -50,7 +50,15 @@ def documents_line(config: PrepareConfig, counts: CorpusCounts) -> str:
     unit = getattr(readers.reader_class(config.corpus.reader), "UNIT", "document")
     if counts.written == counts.found:
         return pluralize(counts.written, unit)
+    if 2 * lost["short"] > counts.found:  # not a few left-overs: the limit is wrong for this corpus
+        said = " and ".join(f"{key}={getattr(config, key)}" for key in _limits(config))
+        lost[f"short by {said}"] = lost.pop("short")
     return f"{counts.written:,} of {pluralize(counts.found, unit)}: {readers.passed_over(lost)}"
+
+
+def _limits(config: PrepareConfig) -> list[str]:
+    """Return the keys by which a document may count as short."""
+    return [key for key in ("minimum_characters", "minimum_sentences") if getattr(config, key) > 1]
 
 
 def check_train(config: PrepareConfig, counts: CorpusCounts) -> None:
@@ -72,8 +80,7 @@ def check_train(config: PrepareConfig, counts: CorpusCounts) -> None:
     by_filter = ", ".join(f"{count:,} {name}" for name, count in counts.filtered.items())
     filtered = f" (by filter: {by_filter})" if by_filter else ""
     broken = "".join(f"; the first broken one: {each}" for each in counts.named.get("broken", [])[:1])
-    lower = [key for key in ("minimum_characters", "minimum_sentences") if getattr(config, key) > 1]
-    cure = " and ".join(f"{named(key)}=1" for key in lower if counts.documents.get("short"))
+    cure = " and ".join(f"{named(key)}=1" for key in _limits(config) if counts.documents.get("short"))
     short = f"; for documents that count as short set {cure}" if cure else ""
     raise InputError(f"{start}: {documents_line(config, counts)}{filtered}{broken}{short}", "corpus.path")
 

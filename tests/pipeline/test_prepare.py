@@ -235,6 +235,11 @@ def test_the_line_says_what_was_passed_over(one, vocab, tmp_path):
     done = forked.module("pipeline.prepare", *words, f"out={tmp_path}/b")
     assert done.returncode == 2
     assert "0 of 5 pages: 3 other namespaces, 1 redirect, 1 empty" in done.stderr
+    (tmp_path / "a.txt").write_text(f"{' '.join(SENTENCES)}\n" + "".join(f"Tweet {n}.\n" for n in range(9)))
+    words = ["+corpus=text", f"corpus.path={tmp_path}/a.txt", "corpus.options.document=line", f"vocab={vocab}"]
+    run("pipeline.prepare", *words, f"out={tmp_path}/c", "validation_share=0", "pairs=none")
+    line = require_manifest(tmp_path / "c", "prepare", "out").summary
+    assert line.startswith("1 of 10 documents: 9 short by minimum_characters=50; "), line
 
 
 def test_the_line_says_what_the_vocabulary_does_not_know(one, vocab, tmp_path):
