@@ -45,15 +45,16 @@ def cures(names: list[str]) -> str:
 
 def not_prose(head: str) -> str | None:
     """Return what a text is that is not prose, by its beginning, and what to type; None for prose."""
-    head = head.removeprefix("\ufeff")
+    head = head.removeprefix("\ufeff").removeprefix("\xef\xbb\xbf")  # as UTF-8 or as Latin-1
     return next((f"is {kind['what']}; use {kind['use']}" for begins, kind in _BEGINS if begins.match(head)), None)
 
 
-def name_file(file: compressed.CompressedFile) -> str | None:
-    """Return what a file is by its beginning, and what to type, if that is known."""
+def name_file(file: compressed.CompressedFile, corpus: str = "") -> str | None:
+    """Return what a file is by its beginning, and what to type, if that is known and another than `corpus`."""
+    why = None
     with contextlib.suppress(InputError):
-        return not_prose(next(file.read(), (b"", True))[0][: 1 << 12].decode("latin-1"))
-    return None
+        why = not_prose(next(file.read(), (b"", True))[0][: 1 << 12].decode("latin-1"))
+    return None if why and why.endswith(f"+corpus={corpus}") else why
 
 
 def is_table(head: str) -> bool:

@@ -3,14 +3,18 @@
 Source: https://archive.org/details/stackexchange
 """
 
+import re
 from functools import cached_property
 from xml.etree.ElementTree import ParseError, fromstring
 
 from pipeline.config import CorpusConfig
+from pipeline.readers import formats
 from pipeline.readers.base import Documents, FileRange, ReadLog
 from pipeline.readers.io import compressed, row_fields, text_lines
 from pipeline.storage.places import File
 from pipeline.text import encodings
+
+_AROUND = re.compile(r"<[?!].*|</?[a-z]++>|")  # the element around all rows, and what is before it
 
 
 class _Files(text_lines.TextFiles):
@@ -46,7 +50,7 @@ class Reader(row_fields.LineRows):
             if not line.owned:
                 return
             row = line.text.strip()
-            if row.startswith(("<?", "<!")) or (" " not in row[:99] and row[:1] in ("", "<")):  # the element around all
+            if _AROUND.fullmatch(row):
                 continue
             try:
                 if not row.startswith("<row "):
@@ -54,7 +58,9 @@ class Reader(row_fields.LineRows):
                 fields = dict.fromkeys(("Title", "Body", "Text")) | fromstring(row).attrib
                 document = self.document(fields, f"{self.corpus.name}:{fields.get('Id')}", log)
             except (ParseError, ValueError) as error:
-                text_lines.bad_line(log, file_range, line.number, str(error))
+                file, first = compressed.CompressedFile(file_range.path), line.number < 5
+                other = formats.name_file(file, "stackexchange") if first else None
+                text_lines.bad_line(log, file_range, line.number, other or str(error), offer_skip=not other)
                 continue
             if document is not None:
                 yield document

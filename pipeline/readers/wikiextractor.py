@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from pipeline.config import CorpusConfig
 from pipeline.errors import InputError
-from pipeline.readers import Document, Documents, FileRange, ReadLog, jsonl
+from pipeline.readers import Document, Documents, FileRange, ReadLog, formats, jsonl
 from pipeline.readers.io import text_lines
 from pipeline.readers.wikipedia import keeps
 from pipeline.storage.places import File
@@ -104,7 +104,7 @@ class Reader(text_lines.TextFiles):
         try:
             row = jsonl.parse(line.text)
             if not isinstance(row.get("text"), str):
-                raise ValueError("the object has no text")
+                raise ValueError(formats.not_prose(line.text) or "the object has no text")
         except ValueError as error:
             text_lines.bad_line(tally, split, line.number, str(error))
             return None

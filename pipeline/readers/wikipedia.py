@@ -295,6 +295,8 @@ def malformed(file: CompressedFile, rest: Iterator[object], why: str) -> InputEr
     """
     for _ in itertools.islice(rest, _READ_ON):
         pass
+    if other := formats.name_file(file, "wiki"):
+        return InputError(other, path=file.file)
     hint = f"; run `{file.kind} -t {file.file}` to check the file for damage" if file.kind != "plain" else ""
     return InputError(f"not well-formed XML: {why}{hint}", path=file.file)
 
