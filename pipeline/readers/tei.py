@@ -13,7 +13,10 @@ from pipeline.readers.io import xml_prose
 from pipeline.text.book_text import JOINED, LineEnds
 
 SUFFIXES = (".xml", ".tei")
-_BLOCKS = "p head l ab item sp speaker stage div lg list row cell text body front back abstract salute signed"
+_BLOCKS = (
+    "p head l ab item sp speaker stage div lg list row cell text body front back abstract salute signed u post entry "
+    "argument byline closer dateline docAuthor docDate epigraph opener postscript trailer addrLine castItem titlePart"
+)
 _DROPPED = (
     "note fw figure figDesc table formula listBibl titlePage gap del surplus interp interpGrp "
     "teiHeader standOff facsimile"
@@ -27,7 +30,8 @@ _COUNTED = {
     "ref": "references to others",
 }
 _CLOSING, _OPENING = re.compile(r"(?<!\s)\s++(?=[.,;:!?…)\]}»”’%]++(?:\s|$))"), re.compile(r"(?<=[(\[{«“„¿¡])\s+")
-_GLUE, _BROKEN, _WORD = "\x01", "\x02", "\x03"  # nothing between words; a line end within one; an element of a word
+# Nothing between words; a line end within one; an element of a word; one of a sentence.
+_GLUE, _BROKEN, _WORD, _SENTENCE = "\x01", "\x02", "\x03", "\x08"
 _TOUCHING, _APART = re.compile(rf"(?<=[^\s{_GLUE}]){_WORD}(?=\w)"), re.compile(rf"(?<=\s){_WORD}(?=\w)")
 
 
@@ -49,6 +53,8 @@ class Prose(xml_prose.Prose):
         """Return a mark for a line end, or for a word."""
         if name == "lb":
             return _BROKEN if element.get("break") == "no" else "\n"
+        if name == "s":
+            return _SENTENCE
         if name in ("w", "pc"):
             return _WORD + (_GLUE if element.get("join") in ("left", "both") else "")
         return _BROKEN if name in ("pb", "cb") and element.get("break") == "no" else ""
@@ -62,8 +68,11 @@ class Prose(xml_prose.Prose):
         text = paragraph
         if _BROKEN in text:
             text = re.sub(rf"(?:[-¬⸗=]|(?<!\s))\s*+{_BROKEN}\s*+", "", text)
+        # No blank tells where words are joined.
+        glued = _WORD in text and len(_TOUCHING.findall(text)) > len(_APART.findall(text))
+        text = text.replace(_SENTENCE, " ")
         if _WORD in text:
-            if len(_TOUCHING.findall(text)) > len(_APART.findall(text)):  # no blank tells where words are joined
+            if glued:
                 text = text.replace(_WORD, f" {_WORD}")
             text = re.sub(rf"(?<!\s)\s*+(?:{_GLUE}\s*+{_WORD}?|{_WORD}{_GLUE})\s*+", "", text).replace(_WORD, "")
             text = _OPENING.sub("", _CLOSING.sub("", text))

@@ -155,7 +155,7 @@ class Prose:
 
     def before(self, element: Element, name: str) -> str:
         """Return what an element puts before its text."""
-        return _RAISED if name == "sup" else ""
+        return {"sup": _RAISED, "break": " "}.get(name, "")
 
     def after(self, element: Element, name: str) -> str:
         """Return what an element puts after its text."""

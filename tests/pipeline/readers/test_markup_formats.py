@@ -214,7 +214,7 @@ def test_a_record_that_breaks_off_is_named_by_the_one_before(tmp_path):
 
 ARTICLE = """<?xml version="1.0"?><!DOCTYPE article PUBLIC "-//NLM//DTD JATS (Z39.96)" "a.dtd">
 <article xmlns:xlink="http://www.w3.org/1999/xlink"><front><journal-meta><journal-title>J</journal-title></journal-meta>
-<article-meta><title-group><article-title>On <italic>E. coli</italic></article-title></title-group>
+<article-meta><title-group><article-title>On<break/><italic>E. coli</italic></article-title></title-group>
 <abstract><title>Abstract</title><p>Short &#x3b1;.</p></abstract></article-meta></front><body>
 <sec><label>1.</label><title>Methods</title><p>As said by <xref ref-type="bibr" rid="b0">Ray (2004)</xref> (<xref
 ref-type="bibr" rid="b0">Ray, 2004</xref>; <xref ref-type="bibr">Lee, 2005</xref>) [<xref ref-type="bibr">1</xref>,
@@ -258,6 +258,10 @@ def tei(body, head="<teiHeader><fileDesc><p>About.</p></fileDesc></teiHeader>"):
          "Das war es, sagte er. Ja"),
         ("<p><w>l'</w><w>homme</w> <w>est</w> <w>là</w></p>", "l'homme est là"),
         ("<div><sp><speaker>Ann</speaker><p>Yes.</p></sp></div>", "Ann\nYes."),
+        ("<p><s>One.</s><s>Two,</s> <s>three.</s></p>", "One. Two, three."),
+        ("<p><s><w>Das</w><w>war</w><pc>.</pc></s><s><w>Ja</w><w>ja</w></s></p>", "Das war. Ja ja"),
+        ("<p><s><w>One</w> <w>is</w><pc>.</pc></s><s><w>Two</w> <w>are</w></s></p>", "One is. Two are"),
+        ("<u>One.</u><u>Two.</u><closer><dateline>Rome</dateline><signed>A.</signed></closer>", "One.\nTwo.\nRome\nA."),
     ],
 )  # fmt: skip
 def test_a_text_in_tei_has_whole_words(body, text, tmp_path):
