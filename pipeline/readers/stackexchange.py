@@ -58,8 +58,8 @@ class Reader(row_fields.LineRows):
                 fields = dict.fromkeys(("Title", "Body", "Text")) | fromstring(row).attrib
                 document = self.document(fields, f"{self.corpus.name}:{fields.get('Id')}", log)
             except (ParseError, ValueError) as error:
-                file, first = compressed.CompressedFile(file_range.path), line.number < 5
-                other = formats.name_file(file, "stackexchange") if first else None
+                file = compressed.CompressedFile(file_range.path)
+                other = formats.name_file(file, "stackexchange") if line.number < 5 else None
                 text_lines.bad_line(log, file_range, line.number, other or str(error), offer_skip=not other)
                 continue
             if document is not None:

@@ -102,14 +102,13 @@ class Reader:
 
     def _document(self, record: Any, log: ReadLog, path: str) -> Document | None:
         kind, kinds = record.record_type, self.kinds
-        if kind == kinds.conversion and record.content_length <= budget.DOCUMENT:
-            name = record.headers.get("WARC-Target-URI") or record.record_id
-            return Document(name, record.reader.read().decode("utf-8", "replace"))
         if kind not in (kinds.conversion, kinds.response, kinds.resource):
             if record.record_id != _END_ID:
                 log["metadata"] += 1
             return None
         name = record.headers.get("WARC-Target-URI") or record.record_id
+        if kind == kinds.conversion and record.content_length <= budget.DOCUMENT:
+            return Document(name, record.reader.read().decode("utf-8", "replace"))
         room = budget.Budget(
             lambda: InputError(f"the record {name} is larger than {budget.DOCUMENT:,} bytes", path=path)
         )

@@ -25,10 +25,8 @@ def text_of(page: str) -> str:
     """
     if "<" not in page:
         return unescape(page)
-    parser, to_text = (
-        library(f"resiliparse.{each}", "corpus.reader", package="resiliparse")
-        for each in ("parse.html", "extract.html2text")
-    )
+    parser = library("resiliparse.parse.html", "corpus.reader", package="resiliparse")
+    to_text = library("resiliparse.extract.html2text", "corpus.reader", package="resiliparse")
     budget.Budget(lambda: ValueError(_LARGE)).take(budget.parsed_size(page, ("<",)))
     if at := list(_BODY.finditer(page, 0, 1 << 20))[-1:]:
         page = page[: at[0].end()] + _DEEPER + page[at[0].end() :]

@@ -46,8 +46,7 @@ def live(found: list[File], listed: list[File]) -> list[File]:
     for root in sorted(roots):
         if places.is_folder(places.at(f"{root}/{_LOG}")):
             current = {f"{root}/{name}" for name in _current(root)}
-            names = {file: str(whole[file]) for file in found}
-            found = [file for file in found if not names[file].startswith(f"{root}/") or names[file] in current]
+            found = [file for file in found if not (name := str(whole[file])).startswith(f"{root}/") or name in current]
         elif places.is_folder(places.at(f"{root}/metadata")) and places.matching(f"{root}/metadata/*.metadata.json"):
             raise InputError(ICEBERG, path=root)
         elif places.is_folder(places.at(f"{root}/.hoodie")):  # its files may lack the columns that say it

@@ -128,10 +128,7 @@ class TextFiles:
             return
         form = self.form(file_range.path)
         if form.fault:
-            if self.numbered and form.fault == formats.TABLE:  # next to sentences, in what Leipzig offers
-                log.notes["tables of numbered rows left out"] += file_range.start == 0
-            elif file_range.start == 0:
-                log.reject(form.fault, file_range.path)
+            self._refuse(form.fault, file_range, log)
             return
         name = codecs.lookup(form.encoding).name
         if form.stated and name in ("utf-16", "utf-32"):
@@ -159,6 +156,12 @@ class TextFiles:
                     continue
                 text = text.removeprefix("\ufeff") if number == 1 else text
                 yield Line(number, mine, _NUMBER.sub("", text, count=1) if self.numbered else text)
+
+    def _refuse(self, fault: str, file_range: FileRange, log: ReadLog) -> None:
+        if self.numbered and fault == formats.TABLE:  # next to sentences, in what Leipzig offers
+            log.notes["tables of numbered rows left out"] += file_range.start == 0
+        elif file_range.start == 0:
+            log.reject(fault, file_range.path)
 
     def _in_line(self, raw: bytes, name: str, stated: bool, log: ReadLog) -> str:
         """Return the text of a line; one that is not in the encoding of its file is noted."""
