@@ -7,23 +7,16 @@ that an interrupted or extended evaluation resumes.
 
 import json
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 from pipeline.cli import entry_point
-from pipeline.config import MINIMAL_PAIRS, OF_VECTORS, EvaluateConfig
+from pipeline.config import EvaluateConfig
 from pipeline.errors import ConfigError
-from pipeline.evaluation import grid_search, text_similarity, zero_shot
+from pipeline.evaluation.evaluators import evaluator_of
 from pipeline.records import run_file
 from pipeline.records.manifest import Result
 from pipeline.stages import stage
 from pipeline.storage.atomic import write_text
-
-# What scores tasks of a kind without training; for others models are fine-tuned.
-UNTRAINED: dict[str, Callable[[EvaluateConfig, Path], grid_search.Evaluation]] = {
-    MINIMAL_PAIRS: zero_shot.evaluate,
-    **dict.fromkeys(OF_VECTORS, text_similarity.evaluate),
-}
 
 
 def make(config: EvaluateConfig, out: Path) -> Result:
@@ -32,7 +25,7 @@ def make(config: EvaluateConfig, out: Path) -> Result:
     Raises:
         ConfigError, InputError: raised by the evaluation of the task's type.
     """
-    found, summary, files = UNTRAINED.get(config.task.kind, grid_search.evaluate)(config, out)
+    found, summary, files = evaluator_of(config.task).evaluate(config, out)
     for name, text in {"results.json": json.dumps(found.to_json(), indent=1) + "\n", **files}.items():
         write_text(out / name, text)
     return Result(summary=summary, figures=found.to_json())
@@ -40,7 +33,7 @@ def make(config: EvaluateConfig, out: Path) -> Result:
 
 def evaluate(config: EvaluateConfig) -> None:
     """Run the stage; with `part`, the worker that completes the runs writes the results."""
-    if config.part is None or grid_search.run_part(config, *config.part):
+    if config.part is None or evaluator_of(config.task).run_part(config, *config.part):
         stage.run("evaluate", config, make, in_place=True, wait=config.part is not None)
 
 

@@ -7,9 +7,9 @@ there.
 from pipeline.common.schema import StageConfig, check
 from pipeline.config.downstream import (
     MINIMAL_PAIRS,
-    OF_VECTORS,
     RETRIEVAL,
     SIMILARITY,
+    TASK_KINDS,
     ConvertConfig,
     EmbedConfig,
     EvaluateConfig,

@@ -2,14 +2,13 @@
 
 import re
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 from unicodedata import normalize
 
 from pipeline.common.schema import Section, StageConfig, check, input_path, option, runtime_option
 from pipeline.errors import named
 
 MINIMAL_PAIRS, RETRIEVAL, SIMILARITY = "minimal_pairs", "retrieval", "similarity"
-OF_VECTORS = (RETRIEVAL, SIMILARITY)
 USUAL_LENGTH = 128  # tokens of a sequence in fine-tuning
 # Names of columns, and labels: in NFC, as in tables, as a letter can be encoded in two ways.
 IN_TABLES = ("columns", "choices", "label", "labels", "test_columns", "contexts", "paradigm", "phenomenon", "category")
@@ -20,15 +19,26 @@ def composed(value: str | list[str]) -> str | list[str]:
     return normalize("NFC", value) if isinstance(value, str) else [normalize("NFC", v) for v in value]
 
 
-# The types of tasks, each with the metrics that it can be scored by.
+class TaskKind(NamedTuple):
+    """What a type of task can be scored by, what not every type has, and how many columns of texts; (): any."""
+
+    metrics: tuple[str, ...]
+    has: tuple[str, ...]  # examples: rows of texts with a class, a score or a right ending
+    texts: tuple[int, ...] = ()
+
+
 TASK_KINDS = {
-    "classification": ("accuracy", "matthews", "f1", "macro_f1", "micro_f1", "pearson", "spearman"),
-    "choice": ("accuracy",),
-    "tagging": ("f1", "precision", "recall", "accuracy"),
-    "answers": ("f1", "exact"),
-    MINIMAL_PAIRS: ("accuracy",),
-    RETRIEVAL: ("ndcg@10", "recall@1", "recall@10", "mrr@10"),
-    SIMILARITY: ("spearman", "pearson"),
+    "classification": TaskKind(
+        ("accuracy", "matthews", "f1", "macro_f1", "micro_f1", "pearson", "spearman"),
+        ("training", "examples", "classes", "weights"),
+        (1, 2),
+    ),
+    "choice": TaskKind(("accuracy",), ("training", "examples", "endings"), (1, 2)),
+    "tagging": TaskKind(("f1", "precision", "recall", "accuracy"), ("training", "weights")),
+    "answers": TaskKind(("f1", "exact"), ("training",)),
+    MINIMAL_PAIRS: TaskKind(("accuracy",), ("checkpoints",), (2,)),
+    RETRIEVAL: TaskKind(("ndcg@10", "recall@1", "recall@10", "mrr@10"), ("before",)),
+    SIMILARITY: TaskKind(("spearman", "pearson"), ("examples", "before"), (2,)),
 }
 OF_SCORES, OF_ONE_CLASS = ("pearson", "spearman"), ("matthews", "f1")  # others are of classes, one or several
 
@@ -150,10 +160,11 @@ class TaskConfig(Section, key="task"):
         texts = isinstance(several, list) and all(isinstance(name, str) for name in several)
         self.require(texts and (len(several) > 0), "must be a file, or a list of files", "dev")
         vars(self).update((name, composed(getattr(self, name))) for name in IN_TABLES)
-        known = TASK_KINDS[self.kind]
-        if self.kind in ("classification", "choice"):
-            pair = len(self.columns) == len({*self.columns}) in (1, 2)
-            self.require(pair, "must be one column, or two for pairs of sentences", "columns")
+        known, _, counts = TASK_KINDS[self.kind]
+        each = "one column, or two for pairs of sentences" if 1 in counts else "two, of the sentences that are compared"
+        count = len({*self.columns} if self.has("examples") else self.columns)
+        self.require(not counts or count == len(self.columns) in counts, f"must be {each}", "columns")
+        if self.has("examples"):
             given = any(self.label == column or f"{{{self.label}}}" in column for column in self.columns)
             self.require(not given, f"has the label's, {self.label}: the answer would be read", "columns")
             self.require(
@@ -161,24 +172,19 @@ class TaskConfig(Section, key="task"):
                 "must be indices from 0 in a file without a header, like task.label",
                 "columns",
             )
-        if self.kind == "classification":
+        if self.has("classes"):
             once = len({*self.labels}) == len(self.labels) != 1
             self.require(once, "must be two or more, each once, or empty for regression", "labels")
             self.require(bool(self.labels) or not self.multilabel, "needs labels; set task.labels=[A,B]", "multilabel")
             known = tuple(name for name in known if (name in OF_SCORES) != bool(self.labels))
             not_here = OF_ONE_CLASS if self.multilabel else ("f1",) if len(self.labels) > 2 else ()
             known = tuple(name for name in known if name not in not_here)
-        if not self.trains:
-            self.require(isinstance(self.dev, str), "must be one file or pattern", "dev")
-            two = len(self.columns) == 2 or self.kind == RETRIEVAL
-            self.require(two, "must be two, of the sentences that are compared", "columns")
-        if self.kind == MINIMAL_PAIRS:
-            self.require(len(self.contexts) <= 2, "must be one column for both, or two", "contexts")
-        if self.kind == "choice":
-            self.require(len(self.choices) >= 2, "must be two columns or more", "choices")
+        self.require(self.has("training") or isinstance(self.dev, str), "must be one file or pattern", "dev")
+        self.require(len(self.contexts) <= 2, "must be one column for both, or two", "contexts")
+        self.require(len(self.choices) > 1 or not self.has("endings"), "must be two columns or more", "choices")
         check(bool(self.metrics), f"must be at least one of {', '.join(known)}", "task.metrics", "[]")
         other = "[] for scores" if self.labels else "[A,B] for classes"
-        cure = f"; or set task.labels={other}" * (self.kind == "classification")
+        cure = f"; or set task.labels={other}" * (self.has("classes"))
         for metric in self.metrics:
             check(metric in known, f"choose one of {', '.join(known)}{cure}", "task.metrics", metric)
 
@@ -187,10 +193,15 @@ class TaskConfig(Section, key="task"):
         """Return the files of development sets, or patterns; none where they are a part of train."""
         return [] if self.dev_share else self.dev if isinstance(self.dev, list) else [self.dev]
 
+    def has(self, what: str) -> bool:
+        """Return whether tasks of its type have something of `TaskKind.has`."""
+        return what in TASK_KINDS[self.kind].has
+
     @property
-    def trains(self) -> bool:
-        """Return whether models are fine-tuned for the task; else they are scored as they are."""
-        return self.kind not in (MINIMAL_PAIRS, *OF_VECTORS)
+    def positive(self) -> str | None:
+        """Return the class that F1 is of, if there are two; that of other tasks is of no class."""
+        two = self.has("classes") and len(self.labels) == 2 and not self.multilabel
+        return self.labels[1] if two else None
 
 
 @dataclass(kw_only=True)
@@ -270,19 +281,20 @@ class EvaluateConfig(StageConfig):
             f"true, part={self.part}",
         )
         self.require(
-            self.checkpoints is None or (self.checkpoints == "all" and self.task.kind == MINIMAL_PAIRS),
+            self.checkpoints is None or (self.checkpoints == "all" and self.task.has("checkpoints")),
             "must be null, or all for tasks of kind minimal_pairs",
             "checkpoints",
         )
-        self.require(self.before is None or self.task.kind in OF_VECTORS, "is for retrieval and similarity", "before")
-        check(self.task.trains or not self.saves, "trains no model; remove keep and submit", "task", self.task.name)
+        self.require(self.before is None or self.task.has("before"), "is for retrieval and similarity", "before")
+        trains = self.task.has("training")
+        check(trains or not self.saves, "trains no model; remove keep and submit", "task", self.task.name)
         self.require(
-            self.truncation != "chunks" or self.task.kind != "choice",
+            self.truncation != "chunks" or not self.task.has("endings"),
             f"task {self.task.name} chooses among endings, each of which is one sequence; set another truncation",
             "truncation",
         )
         check(
-            bool(self.task.train) or not self.task.trains,
+            bool(self.task.train) or not trains,
             "has no training set; evaluate the task that has it in `also`",
             "task",
             self.task.name,
@@ -295,7 +307,7 @@ class EvaluateConfig(StageConfig):
             "class_weights",
         )
         self.require(
-            given is None or self.task.kind == "tagging" or (self.task.kind == "classification" and bool(labels)),
+            given is None or (self.task.has("weights") and (bool(labels) or not self.task.has("classes"))),
             "is of classes and tags alone; set null",
             "class_weights",
         )

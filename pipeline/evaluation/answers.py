@@ -38,7 +38,7 @@ def dev_rows(task: TaskConfig, part: Dataset, answers: Given) -> str:
 
     Labels and texts with quotation marks are quoted, as readers of CSV expect.
     """
-    if task.kind != "classification":
+    if not task.has("classes"):
         return rows(task, answers)
     writer = csv.writer(file := io.StringIO(), delimiter="\t", lineterminator="\n")
     writer.writerow([*table(()).split(), "label", *(f"text {place}" for place, _ in enumerate(part.extra[0], 1))])
@@ -67,15 +67,15 @@ def word(task: TaskConfig, answer: Any) -> str:
     if task.multilabel:
         return "|".join(task.labels[label] for label in answer)
     if isinstance(answer, list):  # tags of a sentence, or an answer and its margin
-        return " ".join(answer) if task.kind == "tagging" else str(answer[0])
-    if task.kind == "classification":
+        return " ".join(answer) if isinstance(answer[-1], str) else str(answer[0])
+    if task.has("classes"):
         return task.labels[int(answer)] if task.labels else f"{answer:.6f}"
     return str(answer)
 
 
 def by_class(task: TaskConfig, part: Dataset, answers: Given) -> dict[str, Any]:
     """Return how often each class got which answer, and the first wrong answers: fields of a score."""
-    if task.kind != "classification" or not task.labels or task.multilabel:
+    if not task.has("classes") or not task.labels or task.multilabel:
         return {}
     pairs = [(word(task, label), word(task, answer)) for label, answer in zip(part.truth, answers, strict=True)]
     wrong = (
@@ -129,7 +129,7 @@ def answered_tasks(config: EvaluateConfig) -> list[TaskConfig]:
             examples.need(config.data, task, task.test)
         elif table_files.find(config.data, task.folder, task.test) is None:
             continue
-        if task.kind == "classification":  # others are refused when they are answered
+        if task.has("examples"):  # others are refused when they are answered
             _, malformed = examples.read_examples(config.data, task, task.test, labelled=False)
             refuse_malformed(task, malformed)
         found.append(task)

@@ -9,9 +9,9 @@ from textwrap import shorten
 from typing import Any
 
 from pipeline.cli import conf_files
-from pipeline.config import MINIMAL_PAIRS, RETRIEVAL, SIMILARITY, EvaluateConfig, TaskConfig
+from pipeline.config import EvaluateConfig, TaskConfig
 from pipeline.errors import InputError
-from pipeline.evaluation import beir, table_files
+from pipeline.evaluation import table_files
 from pipeline.evaluation.table_files import Content, Table
 from pipeline.storage import strict_json
 
@@ -100,13 +100,10 @@ def pair_files(data: Path | str, task: TaskConfig) -> list[Content]:
 
 def check_files(data: Path | str, task: TaskConfig) -> None:
     """Raise UserError if files of a task are not there, or if small ones of classes or scores cannot be read."""
-    if files := {MINIMAL_PAIRS: pair_files, RETRIEVAL: beir.files_of}.get(task.kind):
-        files(data, task)
-        return
     tests = [task.test] if task.test and not task.submission else []
-    for name in (*([task.train] if task.trains else []), *dev_files(data, task), *tests):
+    for name in (*([task.train] if task.has("training") else []), *dev_files(data, task), *tests):
         place, content = need(data, task, name)
-        if task.kind in ("classification", "choice", SIMILARITY) and len(content) < SMALL:
+        if task.has("examples") and len(content) < SMALL:
             parse_examples(place, content, task)
 
 

@@ -29,7 +29,6 @@ from pipeline.console.formatting import pluralize
 from pipeline.errors import Diverged, Exit, InputError
 from pipeline.evaluation import answers, examples, significance, table_files
 from pipeline.evaluation.task_types import Dataset, Given, TaskType, faults_of, open_task_type, read_sides, remarks_of
-from pipeline.evaluation.task_types.token_classification import words_of
 from pipeline.records.estimate import Estimate
 from pipeline.records.metrics import Score, mean_of
 from pipeline.stages import fingerprints
@@ -134,7 +133,7 @@ def prepare(config: EvaluateConfig) -> SearchContext:
     torch.set_flush_denormal(True)  # a matrix product takes 25 times longer with denormals on CPU
     size, weights, _, rest = bert_format.load(config.pretrained)
     if config.encoder == "tuned":
-        weights |= saved_model.head_of(config.pretrained, size, rest, kind.head, labels_of(kind, config.task))
+        weights |= saved_model.head_of(config.pretrained, size, rest, kind.head, kind.names)
     if config.saves:
         saved_model.check(size, config.pretrained)
     most, longest = f"must be at most the model's {size.positions} positions", config.longest
@@ -145,11 +144,6 @@ def prepare(config: EvaluateConfig) -> SearchContext:
     also |= other_tasks(config, wordpiece)
     beyond = provenance.beyond(config.longest, learnt)
     return SearchContext(config, size, weights, kind, train, dev, also, wordpiece.coverage, beyond)
-
-
-def labels_of(kind: TaskType, task: TaskConfig) -> list[str]:
-    """Return the names of a head's outputs, in their order."""
-    return list(getattr(kind, "tags", task.labels))
 
 
 def others(config: EvaluateConfig, kind: TaskType, names: list[str]) -> dict[str, tuple[TaskConfig, TaskType, Dataset]]:
@@ -179,8 +173,8 @@ def grid_of(config: EvaluateConfig) -> Keys:
 
 
 def run_count(config: EvaluateConfig) -> int:
-    """Return how many runs there are to share out; one process scores all models as they are."""
-    return len(grid_of(config)) if config.task.trains else 1
+    """Return how many runs there are to share out."""
+    return len(grid_of(config))
 
 
 def run_part(config: EvaluateConfig, index: int, parts: int) -> bool:
@@ -188,8 +182,6 @@ def run_part(config: EvaluateConfig, index: int, parts: int) -> bool:
 
     The worker that completes the grid writes them.
     """
-    if not config.task.trains:
-        return index == 0
     keys = grid_of(config)
     mine = dict(list(keys.items())[index::parts])
     with output_folder("evaluate", config).part(f"{RUNS}/*.json"):
@@ -215,7 +207,7 @@ def evaluate(config: EvaluateConfig, out: Path) -> Evaluation:
     folder.mkdir(exist_ok=True)
     remarks = [*context.beyond, *remarks_of(config, context.train, context.sets)]
     if "head.weight" in context.weights:
-        names = ", classes by name" if labels_of(context.kind, config.task) else ""
+        names = ", classes by name" if context.kind.names else ""
         terminal.say(f"{config.task.name}: continues with the head of {config.pretrained}{names}")
     for remark in remarks:
         terminal.say(f"{config.task.name}: {remark}")
@@ -345,7 +337,6 @@ def head_of(context: SearchContext) -> "HeadConfig":
     from model.finetuning.heads import HeadConfig
 
     config, labels = context.config, context.train.samples.labels
-    scores = config.task.kind == "classification" and not config.task.labels
     return HeadConfig(
         context.kind.head,
         context.kind.outputs,
@@ -356,7 +347,7 @@ def head_of(context: SearchContext) -> "HeadConfig":
         config.chunk_pooling if config.truncation == "chunks" else "mean",
         config.task.multilabel,
         balanced(labels, context.kind.outputs) if config.class_weights == "balanced" else config.class_weights,
-        scale_of(labels, config.task) if scores else HeadConfig.scale,
+        scale_of(labels, config.task) if context.kind.outputs == 1 else HeadConfig.scale,
     )
 
 
@@ -425,13 +416,11 @@ def save_model(context: SearchContext, model: "BertWithHead", folder: Path) -> N
     """Write a run's model atomically."""
     from model.finetuning import saved_model
 
-    config, task = context.config, context.config.task
-    labels = labels_of(context.kind, task)
-    texts = len(task.columns) if task.kind == "classification" else None
-    words = words_of(context.train.extra[1]) if task.kind == "tagging" else {}
-    reading = saved_model.Reading(config.longest, config.truncation, config.stride, **words)
+    config, kind = context.config, context.kind
+    reading = saved_model.Reading(config.longest, config.truncation, config.stride, **kind.marks(context.train))
     with atomic_folder(folder) as temporary:
-        saved_model.save(temporary, model, context.size, labels, Path(config.pretrained), texts, reading)
+        source = Path(config.pretrained)
+        saved_model.save(temporary, model, context.size, kind.names, source, kind.texts, reading)
 
 
 def counted(grid: Iterable[Trial], done: Done) -> list[Trial]:
@@ -491,7 +480,7 @@ def card_of(context: SearchContext, record: Record) -> str:
     from model.huggingface import model_card
 
     config, task = context.config, context.config.task
-    labels = ", ".join(labels_of(context.kind, task))
+    labels = ", ".join(context.kind.names)
     scores = {f"dev {name}": f"{record['scores'][name]:.4f}" for name in task.metrics}
     rows = {
         "labels": labels or None,
@@ -518,7 +507,7 @@ def score_of(context: SearchContext, records: Records) -> Score:
         title=task.submission or (task.folder if task.sample else task.name),
         sample=task.sample,
         metric=task.metrics[0],
-        positive=positive(task),
+        positive=task.positive,
         rows={"train": len(context.train), "dev": len(context.dev)},
         **pretrained,
         baseline=random.get("score"),
@@ -530,12 +519,6 @@ def score_of(context: SearchContext, records: Records) -> Score:
         malformed=len(faults),
         faults=faults[:FAULTS],
     )
-
-
-def positive(task: TaskConfig) -> str | None:
-    """Return the class that F1 is of, if there are two; that of other tasks is of no class."""
-    two = task.kind == "classification" and len(task.labels) == 2 and not task.multilabel
-    return task.labels[1] if two else None
 
 
 def best_point(task: TaskConfig, records: Records) -> tuple[Record, Records]:
@@ -571,7 +554,7 @@ def also_of(context: SearchContext, name: str, seeds: Records, random: Records) 
         title=task.submission or name,
         sample=context.config.task.sample,
         metric=metric,
-        positive=positive(task),
+        positive=task.positive,
         rows={"train": len(context.train), "dev": len(part)},
         score=mean(seeds),
         baseline=mean(random) if random else None,

@@ -21,7 +21,7 @@ from pipeline.config import RETRIEVAL, SIMILARITY, EvaluateConfig
 from pipeline.console.bars import Bar
 from pipeline.console.formatting import pluralize
 from pipeline.errors import ConfigError
-from pipeline.evaluation import beir, exact_search, examples, metrics
+from pipeline.evaluation import beir, exact_search, examples
 from pipeline.evaluation.grid_search import FAULTS, RUNS, Evaluation
 from pipeline.evaluation.sentence_encoder import SentenceEncoder, Vectors
 from pipeline.evaluation.zero_shot import RESAMPLES, percentile_interval
@@ -189,6 +189,8 @@ def retrieval(config: EvaluateConfig) -> tuple[Comparison, dict[str, int], list[
 
 def similarity(config: EvaluateConfig) -> tuple[Comparison, dict[str, int], list[str], list[str]]:
     """Return how systems compare the pairs of a file, how many there are, and rows that are malformed."""
+    from pipeline.evaluation import metrics  # whose libraries take a second
+
     rows, malformed = examples.read_examples(config.data, config.task, config.task.dev)
     first, second = ([texts[side] for texts, _ in rows] for side in (0, 1))
     labels = np.array([label for _, label in rows], np.float64)

@@ -17,7 +17,7 @@ from pipeline.cli import composing, conf_files, entry_point, help_text, override
 from pipeline.cli.overrides import Folders, Words
 from pipeline.common import cores
 from pipeline.common.schema import check, without_effect
-from pipeline.config import MINIMAL_PAIRS, EvaluateConfig, RunConfig, StageConfig
+from pipeline.config import TASK_KINDS, EvaluateConfig, RunConfig, StageConfig
 from pipeline.errors import ConfigError, InputError, UserError, rendered
 from pipeline.orchestration import planner, stage_keys
 from pipeline.stages.registry import STAGES, type_of
@@ -313,7 +313,7 @@ def add_evaluations(config: DictConfig, run: RunConfig, name: str, own: Folders)
         tasks = template.pop("tasks")
     for task in tasks:
         content = task_of(task, own)
-        if template.get("checkpoints") and content.get("kind") != MINIMAL_PAIRS:
+        if template.get("checkpoints") and "checkpoints" not in TASK_KINDS[content.get("kind", "classification")].has:
             continue
         ours = {"task": content, "data": task_data(run, task)}
         try:

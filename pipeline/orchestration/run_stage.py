@@ -30,7 +30,7 @@ from pipeline.common import heartbeat
 from pipeline.config import EvaluateConfig, PrepareConfig
 from pipeline.console import terminal
 from pipeline.errors import ConfigError, Exit, InputError, Restart
-from pipeline.evaluation import grid_search
+from pipeline.evaluation.evaluators import evaluator_of
 from pipeline.orchestration import run_plan, stage_commands
 from pipeline.orchestration.job_status import DIGEST, PREFLIGHT
 from pipeline.orchestration.run_plan import Run, StageRecord, StageRecords
@@ -162,7 +162,7 @@ def pod_command(nodes: StageRecords, node: StageRecord, record: str) -> Words:
         return words
     index, parts = evaluation_part()
     configs = [cast(EvaluateConfig, other.config) for other in nodes]
-    grids = list(map(grid_search.run_count, configs))
+    grids = [evaluator_of(config.task).run_count(config) for config in configs]
     position = nodes.index(node)
     first = (index - sum(grids[:position])) % parts  # runs are numbered across all grids
     return [*words, f"part=[{first},{parts}]"] if first < grids[position] else []

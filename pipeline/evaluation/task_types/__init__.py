@@ -46,6 +46,8 @@ class TaskType(Protocol):
 
     head: str  # of model.finetuning.heads
     outputs: int  # of that head
+    names: list[str]  # of its outputs, where they have some
+    texts: int | None = None  # of a sample, where each is read as one or two
 
     def read(self, name: str, labelled: bool = True, rows: int | None = None, keep: Keep | None = None) -> Dataset:
         """Read file `name` of the task: the first `rows` of the examples that `keep` accepts."""
@@ -61,6 +63,10 @@ class TaskType(Protocol):
 
     def export(self, part: Dataset, answers: Given) -> dict[str, str]:
         """Return the answers in exchange formats other than the table, by file name."""
+
+    def marks(self, part: Dataset) -> dict[str, Any]:
+        """Return what a saved model has to know of the words of a dataset: fields of `saved_model.Reading`."""
+        return {}
 
 
 def round_score(score: float) -> float:
@@ -113,7 +119,7 @@ def remarks_of(config: EvaluateConfig, train: Dataset, sets: Mapping[str, Datase
     every = [part.samples for part in (train, *sets.values())]
     if empty := sum(int((samples.lengths() <= EMPTY).sum()) for samples in every):
         found.append(f"{empty:,} of {sum(map(len, every)):,} examples have no text")
-    classes = train.truth if config.task.kind in ("classification", "choice") else []
+    classes = train.truth if config.task.has("examples") else []
     classes = list(chain(*classes)) if config.task.multilabel else classes
     unseen = [label for number, label in enumerate(config.task.labels) if number not in {*classes}] if classes else []
     if unseen:
@@ -148,10 +154,11 @@ def open_task_type(config: EvaluateConfig, task: TaskConfig, wordpiece: WordPiec
     from pipeline.evaluation.task_types.question_answering import Answers
     from pipeline.evaluation.task_types.token_classification import Tagging
 
-    if task.kind in ("classification", "choice"):
-        made = Choice if task.kind == "choice" else Classification
-        framing = TruncationConfig(config.longest, config.truncation, config.chunks)
-        return made(config.data, task, wordpiece, framing)
-    if task.kind == "tagging":
-        return Tagging(config.data, task, wordpiece, config.longest)
-    return Answers(config.data, task, wordpiece, config.longest, config.stride)
+    given, framing = (config.data, task, wordpiece), TruncationConfig(config.longest, config.truncation, config.chunks)
+    types: dict[str, Callable[[], TaskType]] = {
+        "classification": lambda: Classification(*given, framing),
+        "choice": lambda: Choice(*given, framing),
+        "tagging": lambda: Tagging(*given, config.longest),
+        "answers": lambda: Answers(*given, config.longest, config.stride),
+    }
+    return types[task.kind]()

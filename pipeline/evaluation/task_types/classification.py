@@ -6,19 +6,20 @@ import numpy.typing as npt
 from model.finetuning.features import Samples, TruncationConfig, tokenize
 from pipeline.config import TaskConfig
 from pipeline.evaluation import examples, metrics
-from pipeline.evaluation.task_types import Dataset, Given, Keep, Logits, Scores, chosen, round_score
+from pipeline.evaluation.task_types import Dataset, Given, Keep, Logits, Scores, TaskType, chosen, round_score
 from pipeline.tokenization.wordpiece import WordPiece
 
 
-class Classification:
+class Classification(TaskType):
     """The task type of GLUE and of most custom tasks."""
 
     head = "class"
 
     def __init__(self, data: str, task: TaskConfig, wordpiece: WordPiece, framing: TruncationConfig):
         self._data, self._task, self._wordpiece, self._framing = data, task, wordpiece, framing
-        self._classes = len(task.choices if self.head == "choice" else task.labels)
-        self.outputs = self._classes or 1
+        self._classes = len(task.choices or task.labels)
+        self.names = task.labels
+        self.outputs, self.texts = self._classes or 1, None if task.choices else len(task.columns)
 
     def read(self, name: str, labelled: bool = True, rows: int | None = None, keep: Keep | None = None) -> Dataset:
         """See `TaskType`."""

@@ -21,7 +21,7 @@ from model.finetuning.features import Ids, Samples, frame, framing_tokens
 from pipeline.config import TaskConfig
 from pipeline.errors import InputError
 from pipeline.evaluation import examples, table_files
-from pipeline.evaluation.task_types import Dataset, Given, Keep, Logits, Scores, chosen
+from pipeline.evaluation.task_types import Dataset, Given, Keep, Logits, Scores, TaskType, chosen
 from pipeline.tokenization.wordpiece import WordPiece
 
 QUESTION = 64  # maximum tokens of a question
@@ -59,14 +59,14 @@ class Window:
     central: np.ndarray  # whether each token has its most context here
 
 
-class Answers:
+class Answers(TaskType):
     """The task type of answer spans, including unanswerable questions."""
 
     head = "answer"
     outputs = 2  # logits of the answer's first and last token
 
     def __init__(self, data: str, task: TaskConfig, wordpiece: WordPiece, longest: int, stride: int):
-        self._data, self._task, self._wordpiece = data, task, wordpiece
+        self._data, self._task, self._wordpiece, self.names = data, task, wordpiece, task.labels
         self._longest, self._stride = longest, stride
 
     def read(self, name: str, labelled: bool = True, rows: int | None = None, keep: Keep | None = None) -> Dataset:

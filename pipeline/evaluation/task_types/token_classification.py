@@ -21,7 +21,7 @@ from pipeline.errors import InputError
 from pipeline.evaluation import examples, table_files
 from pipeline.evaluation.exact_search import UNSPACED
 from pipeline.evaluation.input_rows import NAMES, TAGGED
-from pipeline.evaluation.task_types import Dataset, Given, Keep, Logits, Scores, chosen
+from pipeline.evaluation.task_types import Dataset, Given, Keep, Logits, Scores, TaskType, chosen
 from pipeline.tokenization.wordpiece import WordPiece
 
 Tags = list[str]  # of a sentence
@@ -55,7 +55,7 @@ class Window:
     first: list[int]  # position of each word's first piece
 
 
-class Tagging:
+class Tagging(TaskType):
     """The task type of tags, predicted at each word's first piece (Devlin et al. 2019, 5.3)."""
 
     head = "tag"
@@ -63,7 +63,7 @@ class Tagging:
     def __init__(self, data: str, task: TaskConfig, wordpiece: WordPiece, longest: int):
         self._data, self._task, self._wordpiece = data, task, wordpiece
         self._longest = longest
-        self.tags = task.labels or self._tags_of(task.train)
+        self.names = self.tags = task.labels or self._tags_of(task.train)
         self.outputs = len(self.tags)
 
     def _tags_of(self, name: str) -> Tags:
@@ -163,6 +163,10 @@ class Tagging:
             for words, tags, given in zip(part.extra[1], part.truth, answers, strict=True)
         )
         return {"predictions.conll": "\n".join(blocks)}
+
+    def marks(self, part: Dataset) -> dict[str, Any]:
+        """See `TaskType`."""
+        return words_of(part.extra[1])
 
 
 def is_mark(letter: str) -> bool:

@@ -208,8 +208,9 @@ def test_a_task_that_cannot_work_is_refused(change, key, word):
 
 
 def test_the_order_of_metrics_has_no_meaning(monkeypatch):
-    for known in (reversed(TASK_KINDS["classification"]), ("accuracy", "matthews", "new", "f1", "pearson")):
-        monkeypatch.setitem(TASK_KINDS, "classification", tuple(known))
+    kind = TASK_KINDS["classification"]
+    for known in (reversed(kind.metrics), ("accuracy", "matthews", "new", "f1", "pearson")):
+        monkeypatch.setitem(TASK_KINDS, "classification", kind._replace(metrics=tuple(known)))
         TaskConfig(name="x", columns=["a"], labels=["0", "1"], metrics=["f1", "accuracy", "matthews"])
         TaskConfig(name="x", columns=["a"], metrics=["pearson"])
 
