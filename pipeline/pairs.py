@@ -222,11 +222,8 @@ def make(config: PairsConfig, out: Path) -> Result:
         raise InputError(f"corpus {config.corpus.name} gives no pairs of kind {first}; {cure}", "kinds", config.kinds)
     if not asked:
         cure = how_to_set(min(0.5, 5 * config.validation_share))
-        raise InputError(
-            f"none of {pluralize(counts['held out'], 'held-out document')} gives a query; {cure}",
-            "validation_share",
-            config.validation_share,
-        )
+        problem = f"none of {pluralize(counts['held out'], 'held-out document')} gives a query; {cure}"
+        raise InputError(problem, "validation_share", config.validation_share)
     rows = [asdict(pair) for pairs in kept.values() for pair in pairs]
     rows = [rows[place] for place in counter_rng.permutation(counter_rng.key(config.seed, "pairs", "rows"), len(rows))]
     files = {f"{FOLDER}/{name}": lines for name, lines in retrieval_set(asked, kept[first]).items()}

@@ -84,30 +84,19 @@ class ConvertConfig(StageConfig):
 
     def check_rules(self) -> None:
         """Check the examples and what fits what."""
-        self.require(
-            not self.ema or self.average == 1,
-            f"cannot be combined with {named('ema')}=true; set one of them",
-            "average",
-        )
+        problem = f"cannot be combined with {named('ema')}=true; set one of them"
+        self.require(not self.ema or self.average == 1, problem, "average")
         for text in self.examples:
             check("[MASK]" in text, f"{text!r} has no [MASK]; add one", "examples")
         self.require(self.checkpoints in (None, "marked"), "must be null, or marked", "checkpoints")
-        self.require(
-            self.checkpoints is None or (self.average == 1 and self.push is None),
-            "cannot be combined with average and push, which are for one model; push_revisions uploads checkpoints",
-            "checkpoints",
-        )
+        several = self.average == 1 and self.push is None
+        fault = "cannot be combined with average and push, which are for one model; push_revisions uploads checkpoints"
+        self.require(self.checkpoints is None or several, fault, "checkpoints")
         name = r"[\w-][\w.-]{0,95}"  # as the hub has them
-        self.require(
-            self.push is None or re.fullmatch(f"{name}/{name}", self.push) is not None,
-            "must be OWNER/NAME, as on the hub",
-            "push",
-        )
-        self.require(
-            not self.push_revisions or self.push is not None,
-            f"goes with {named('push')}=OWNER/NAME; set it",
-            "push_revisions",
-        )
+        known = self.push is None or re.fullmatch(f"{name}/{name}", self.push) is not None
+        self.require(known, "must be OWNER/NAME, as on the hub", "push")
+        problem = f"goes with {named('push')}=OWNER/NAME; set it"
+        self.require(not self.push_revisions or self.push is not None, problem, "push_revisions")
 
 
 @dataclass(kw_only=True)
@@ -184,7 +173,7 @@ class TaskConfig(Section, key="task"):
         self.require(len(self.choices) > 1 or not self.has("endings"), "must be two columns or more", "choices")
         check(bool(self.metrics), f"must be at least one of {', '.join(known)}", "task.metrics", "[]")
         other = "[] for scores" if self.labels else "[A,B] for classes"
-        cure = f"; or set task.labels={other}" * (self.has("classes"))
+        cure = f"; or set task.labels={other}" * self.has("classes")
         for metric in self.metrics:
             check(metric in known, f"choose one of {', '.join(known)}{cure}", "task.metrics", metric)
 
@@ -269,48 +258,27 @@ class EvaluateConfig(StageConfig):
 
     def check_rules(self) -> None:
         """Check what cannot be combined."""
-        self.require(
-            self.part is None or (len(self.part) == 2 and 0 <= self.part[0] < self.part[1]),
-            "must be [i, n], i from 0 to below n",
-            "part",
-        )
-        check(
-            self.part is None or not self.force,
-            f"cannot be combined, as no part knows what the others have made since; delete {self.out} instead",
-            "force",
-            f"true, part={self.part}",
-        )
-        self.require(
-            self.checkpoints is None or (self.checkpoints == "all" and self.task.has("checkpoints")),
-            "must be null, or all for tasks of kind minimal_pairs",
-            "checkpoints",
-        )
-        self.require(self.before is None or self.task.has("before"), "is for retrieval and similarity", "before")
-        trains = self.task.has("training")
-        check(trains or not self.saves, "trains no model; remove keep and submit", "task", self.task.name)
-        self.require(
-            self.truncation != "chunks" or not self.task.has("endings"),
-            f"task {self.task.name} chooses among endings, each of which is one sequence; set another truncation",
-            "truncation",
-        )
-        check(
-            bool(self.task.train) or not trains,
-            "has no training set; evaluate the task that has it in `also`",
-            "task",
-            self.task.name,
-        )
-        given, labels = self.class_weights, self.task.labels
+        task, part = self.task, self.part
+        fits = part is None or (len(part) == 2 and 0 <= part[0] < part[1])
+        self.require(fits, "must be [i, n], i from 0 to below n", "part")
+        problem = f"cannot be combined, as no part knows what the others have made since; delete {self.out} instead"
+        check(part is None or not self.force, problem, "force", f"true, part={part}")
+        fits = self.checkpoints is None or (self.checkpoints == "all" and task.has("checkpoints"))
+        self.require(fits, "must be null, or all for tasks of kind minimal_pairs", "checkpoints")
+        self.require(self.before is None or task.has("before"), "is for retrieval and similarity", "before")
+        trains = task.has("training")
+        check(trains or not self.saves, "trains no model; remove keep and submit", "task", task.name)
+        problem = f"task {task.name} chooses among endings, each of which is one sequence; set another truncation"
+        self.require(self.truncation != "chunks" or not task.has("endings"), problem, "truncation")
+        problem = "has no training set; evaluate the task that has it in `also`"
+        check(bool(task.train) or not trains, problem, "task", task.name)
+        given, labels = self.class_weights, task.labels
         numbers = isinstance(given, list) and all(isinstance(one, int | float) and one > 0 for one in given)
-        self.require(
-            given in (None, "balanced") or (numbers and len(given) == len(labels)),
-            f"must be null, balanced, or as many numbers above 0 as task.labels has, {len(labels) or 'which is empty'}",
-            "class_weights",
-        )
-        self.require(
-            given is None or (self.task.has("weights") and (bool(labels) or not self.task.has("classes"))),
-            "is of classes and tags alone; set null",
-            "class_weights",
-        )
+        fits = given in (None, "balanced") or (numbers and len(given) == len(labels))
+        problem = f"must be null, balanced, or as many numbers above 0 as task.labels has, {len(labels) or 'which is empty'}"
+        self.require(fits, problem, "class_weights")
+        fits = given is None or (task.has("weights") and (bool(labels) or not task.has("classes")))
+        self.require(fits, "is of classes and tags alone; set null", "class_weights")
         for key in ("batch_sizes", "learning_rates", "seeds", "layers"):
             values = getattr(self, key)
             self.require(bool(values), "must be at least one", key)
@@ -329,22 +297,15 @@ class EvaluateConfig(StageConfig):
 
     def _check_saved(self) -> None:
         """Check that the best model can be saved, if it is."""
-        self.require(
-            self.encoder == "tuned" or not self.saves,
-            f"cannot be combined with keep and submit; set {named('encoder')}=tuned",
-            "encoder",
-        )
-        self.require(
-            self.truncation != "chunks" or not self.saves,
-            "has no Hugging Face form, which keep and submit need; set another truncation",
-            "truncation",
-        )
+        problem = f"cannot be combined with keep and submit; set {named('encoder')}=tuned"
+        self.require(self.encoder == "tuned" or not self.saves, problem, "encoder")
+        problem = "has no Hugging Face form, which keep and submit need; set another truncation"
+        self.require(self.truncation != "chunks" or not self.saves, problem, "truncation")
         task = self.task
-        self.require(
-            not self.submit or bool(task.test and task.submission) or bool(task.also),
-            f"task {task.name} lacks a test set; set {named('submit')}=false, or set task.test and task.submission",
-            "submit",
+        problem = (
+            f"task {task.name} lacks a test set; set {named('submit')}=false, or set task.test and task.submission"
         )
+        self.require(not self.submit or bool(task.test and task.submission) or bool(task.also), problem, "submit")
 
 
 @dataclass(kw_only=True)

@@ -34,12 +34,11 @@ def files_of(data: Path | str, task: TaskConfig) -> list[Path]:
     """
     for folder in (Path(data) / task.folder, Path(data)):
         files = [folder / name for name in (CORPUS, QUERIES, task.dev)]
-        packed = [file.with_name(f"{file.name}.gz") for file in files]
-        files = [other if other.is_file() else file for file, other in zip(files, packed, strict=True)]
+        files = [file if file.is_file() else Path(f"{file}.gz") for file in files]
         if all(file.is_file() for file in files):
             return files
     lost = next(file for file in files if not file.is_file())
-    raise InputError(f"no {lost.name} there; set data to a folder with {CORPUS}, {QUERIES}, {task.dev}", "data", data)
+    raise InputError(f"no {lost.stem} there; set data to a folder with {CORPUS}, {QUERIES}, {task.dev}", "data", data)
 
 
 def read(data: Path | str, task: TaskConfig) -> RetrievalSet:

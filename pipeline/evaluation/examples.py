@@ -225,12 +225,8 @@ def label_of(place: str, number: int, text: str, task: TaskConfig) -> Any:
         alone, names = replace(task, multilabel=False), names_in(text)
         if len(names) == len(task.labels) and {name.lower() for name in names} <= FLAGS.keys():
             if {*names} <= {*task.labels}:
-                raise InputError(
-                    f"{text!r} may be labels, or a 0 or 1 for each; give them other names, or columns of 0 and 1",
-                    "task.labels",
-                    path=place,
-                    line=number,
-                )
+                fault = f"{text!r} may be labels, or a 0 or 1 for each; give them other names, or columns of 0 and 1"
+                raise InputError(fault, "task.labels", path=place, line=number)
             return [index for index, name in enumerate(names) if FLAGS[name.lower()]]
         return sorted({int(label_of(place, number, name, alone)) for name in names})
     if known := list(map(str, range(len(task.choices)))) or task.labels:

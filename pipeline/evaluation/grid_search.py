@@ -140,15 +140,11 @@ def prepare(config: EvaluateConfig) -> SearchContext:
     check(longest <= size.positions, most, "sequence_length", longest)
     known = max(map(abs, config.layers)) <= size.layers
     check(known, f"must be layers of the model, which has {size.layers}", "layers", config.layers)
-    also = others(config, kind, [name for name in (*devs[1:], examples.own_test(config.data, config.task)) if name])
+    more = filter(None, (*devs[1:], examples.own_test(config.data, config.task)))
+    also = {name: (replace(config.task, name=name, submission=None), kind, kind.read(name)) for name in more}
     also |= other_tasks(config, wordpiece)
     beyond = provenance.beyond(config.longest, learnt)
     return SearchContext(config, size, weights, kind, train, dev, also, wordpiece.coverage, beyond)
-
-
-def others(config: EvaluateConfig, kind: TaskType, names: list[str]) -> dict[str, tuple[TaskConfig, TaskType, Dataset]]:
-    """Return more sets of the task by the names of their files."""
-    return {name: (replace(config.task, name=name, submission=None), kind, kind.read(name)) for name in names}
 
 
 def other_tasks(config: EvaluateConfig, wordpiece: WordPiece) -> dict[str, tuple[TaskConfig, TaskType, Dataset]]:

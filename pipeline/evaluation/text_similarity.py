@@ -164,20 +164,19 @@ def retrieval(config: EvaluateConfig) -> tuple[Comparison, dict[str, int], list[
         for query, text in found.queries.items():
             row = of_text[text]
             hits = [
-                (-float(score), -place_of[name], name)
+                (name, float(score))
                 for place, score in zip(places[row], scores[row], strict=True)
                 if np.isfinite(score)
                 for name in holders[documents[place]]
                 if name != query or name in found.judged[query]
             ]
-            hits.sort()
-            ties += len(hits) > beir.CUT and hits[beir.CUT - 1][0] == hits[beir.CUT][0]
-            runs[query] = {name: -score for score, _, name in hits[: beir.CUT]}
+            hits = sorted(sorted(hits, reverse=True), key=lambda hit: -hit[1])
+            ties += len(hits) > beir.CUT and hits[beir.CUT - 1][1] == hits[beir.CUT][1]
+            runs[query] = dict(hits[: beir.CUT])
             values.append(beir.judge(list(runs[query]), found.judged[query]))
         table = {metric: np.array([one[metric] for one in values]) for metric in values[0]}
         return Compared(lambda rows: {name: float(each[rows].mean()) for name, each in table.items()}, ties, [runs])
 
-    place_of = {name: place for place, name in enumerate(reversed(names))}
     remarks = [f"{pluralize(found.unjudged, 'query')} without judgement left out"] if found.unjudged else []
     remarks += [f"{found.unknown:,} judged documents are not there"] if found.unknown else []
     lost = sum(max(one.values()) <= 0 for one in found.judged.values())

@@ -387,12 +387,8 @@ def continuations(wordpiece: WordPiece, pairs: Pairs, first: Ids) -> list[Bools]
         InputError: the tokenizer has no words.
     """
     if not wordpiece.divides_words:
-        raise InputError(
-            "the tokenizer of this model does not divide text into words before it divides these into tokens; set "
-            "score=pll",
-            "score",
-            "word_l2r",
-        )
+        problem = "the tokenizer of this model does not divide text into words before it divides these into tokens"
+        raise InputError(f"{problem}; set score=pll", "score", "word_l2r")
     parts = wordpiece.word_marks(_in_context(wordpiece, pairs))
     return [np.pad(part, (start, 1)) for part, start in zip(parts, first.tolist(), strict=True)]
 
@@ -412,15 +408,11 @@ def _check(source: "InitialWeights", wordpiece: WordPiece, model: Candidate) -> 
     from model.huggingface import bert_format
 
     if "masked_head" in bert_format.initialised_parts(source.notes):
-        raise InputError(
-            "it has no masked-LM head, which scores sentences; take a pre-trained model, not a fine-tuned one",
-            "pretrained",
-            path=model.folder,
-        )
+        problem = "it has no masked-LM head, which scores sentences; take a pre-trained model, not a fine-tuned one"
+        raise InputError(problem, "pretrained", path=model.folder)
     if source.tokenizer not in (None, wordpiece.sha256):
-        raise InputError(
-            "trained with another vocabulary than that which is there now", "pretrained", path=model.folder
-        )
+        problem = "trained with another vocabulary than that which is there now"
+        raise InputError(problem, "pretrained", path=model.folder)
 
 
 def account(

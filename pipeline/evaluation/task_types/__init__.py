@@ -97,11 +97,8 @@ def read_sides(
     dev = kind.read(task.train, keep=is_dev)
     for name, part in (("train", train), ("dev", dev)):
         if not len(part):
-            raise InputError(
-                f"leaves no examples of {task.train} for {name}; set another task.dev_share",
-                "task.dev_share",
-                task.dev_share,
-            )
+            problem = f"leaves no examples of {task.train} for {name}; set another task.dev_share"
+            raise InputError(problem, "task.dev_share", task.dev_share)
     return train, dev
 
 

@@ -104,11 +104,8 @@ class Tagging(TaskType):
         known = {tag: number for number, tag in enumerate(self.tags)}
         unknown = {tag for _, tags in sentences for tag in tags} - set(known)
         if unknown:
-            raise InputError(
-                f"tag {min(unknown)!r} is not one of {', '.join(self.tags)}; list all tags in task.labels",
-                "task.labels",
-                path=name,
-            )
+            problem = f"tag {min(unknown)!r} is not one of {', '.join(self.tags)}; list all tags in task.labels"
+            raise InputError(problem, "task.labels", path=name)
         windows, ids, labels = [], [], []
         for index, (words, tags) in enumerate(sentences):
             numbers = [known[tag] for tag in tags] or [UNLABELLED] * len(words)
