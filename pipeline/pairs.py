@@ -68,9 +68,13 @@ class LowestKeys:
         else:
             heapq.heappushpop(self._heap, entry)
 
-    def without(self, gone: set[int]) -> list[Pair]:
-        """Return the pairs in the order of their keys, without those of some documents."""
-        return [pair for *_, document, pair in sorted(self._heap, key=lambda one: -one[0]) if document not in gone]
+    def without(self, gone: set[int], most: int) -> list[Pair]:
+        """Return the pairs in the order of their keys, `most` of an anchor, without those of some documents."""
+        found = dict[str, list[Pair]]()
+        every = [pair for *_, document, pair in sorted(self._heap, key=lambda one: -one[0]) if document not in gone]
+        for pair in every:
+            found.setdefault(pair.anchor, []).append(pair)
+        return [pair for pair in every if pair in found[pair.anchor][:most]]
 
 
 class Passages:
@@ -125,8 +129,9 @@ def sections(text: str) -> Iterator[tuple[str, list[str]]]:
 
 
 def pairs_of(document: readers.Document, text: str, language: str, passages: Passages, most: int) -> Iterator[Pair]:
-    """Yield the pairs of a document: one by its title, all others in an order of their own, `most` of a kind."""
-    title = passages.cut(" ".join(document.title.split()))
+    """Yield the pairs of a document: one by its title, which may be its first line too; `most` of each other kind."""
+    title, (first, _, rest) = " ".join(document.title.split()), text.partition("\n")
+    text, title = rest if " ".join(first.split()) == title else text, passages.cut(title)
     parts = [(heading, passages.of(lines, language)) for heading, lines in sections(text)]
     if title and parts[0][1]:
         yield Pair(title, parts[0][1][0], "title", document.id)
@@ -184,7 +189,8 @@ def draw(config: PairsConfig) -> tuple[dict[str, list[Pair]], list[Pair], Counte
                 where.add(int(derive_key(derive_key(keys[pair.kind], number), key)), key, pair)
         if all(one.seen >= PER_PAIR * one.most for one in (asked, *kept.values())):
             break
-    return {kind: one.without(gone) for kind, one in kept.items()}, asked.without(gone), counts
+    most = config.per_document
+    return {kind: one.without(gone, most) for kind, one in kept.items()}, asked.without(gone, most), counts
 
 
 def retrieval_set(asked: list[Pair], others: list[Pair]) -> dict[str, list[str]]:

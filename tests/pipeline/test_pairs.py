@@ -106,6 +106,16 @@ def test_both_files_have_the_same_rows_in_every_run(tmp_path, model_folder):
     assert {row["anchor"] for row in again} == {row["anchor"] for row in rows}  # whatever the order of the files
 
 
+def test_a_title_is_no_part_of_its_passage_and_comes_a_few_times_alone(tmp_path, model_folder):
+    rows = [{"title": "Bed", "text": f"Bed\n{letters(number)} first. {5 * SENTENCE}"} for number in range(40)]
+    (tmp_path / "text.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    corpus = CorpusConfig(name="w", reader="jsonl", path=str(tmp_path / "text.jsonl"))
+    stage.run("pairs", config_of(tmp_path, model_folder, corpus=corpus), pairs.make)
+    found = rows_of(tmp_path)
+    assert [row["anchor"] for row in found] == ["Bed"] * 3
+    assert all("first" in row["positive"] and "Bed" not in row["positive"] for row in found)
+
+
 def test_removed_documents_give_no_pairs(tmp_path, model_folder):
     write_corpus(tmp_path / "text")
     (tmp_path / "gone").write_text("w:0\nw:1\n")
