@@ -2,9 +2,10 @@
 
 import numpy as np
 import pytest
-from transformers import pipeline
+from transformers import AutoTokenizer, pipeline
 
-from tests.consumers.conftest import TEXTS, node_with
+from model.huggingface import onnx_export
+from tests.consumers.conftest import KINDS, TEXTS, node_with
 
 pytestmark = [pytest.mark.consumers, pytest.mark.timeout(1800), pytest.mark.tool("transformers.js", "4.3.2")]
 PACKAGE = "@huggingface/transformers@4.3.2"
@@ -16,6 +17,14 @@ env.allowRemoteModels = false;
 env.localModelPath = path.dirname(folder);
 const answer = await (await pipeline(task, path.basename(folder), {dtype}))(texts, options);
 console.log(JSON.stringify(answer.tolist ? answer.tolist() : answer));
+"""
+ALONE = """
+import {InferenceSession, Tensor} from "onnxruntime-node";
+const {graph, inputs} = JSON.parse(process.argv[1]);
+const tensor = rows => new Tensor("int64", BigInt64Array.from(rows.flat(), BigInt), [rows.length, rows[0].length]);
+const feeds = Object.fromEntries(Object.entries(inputs).map(([name, rows]) => [name, tensor(rows)]));
+const made = await (await InferenceSession.create(graph)).run(feeds);
+console.log(JSON.stringify(Object.fromEntries(Object.entries(made).map(([name, one]) => [name, Array.from(one.data)]))));
 """
 
 
@@ -65,3 +74,16 @@ def test_classes_and_tags_are_those_of_transformers(node, folders, record_proper
             assert labels == [one.get("label", one.get("entity")) for one in expected]
             np.testing.assert_allclose([o["score"] for o in found], [o["score"] for o in expected], atol=1e-4)
     record_property("works", "classes, tags")
+
+
+@pytest.mark.tool("onnxruntime-node", "1.30.0")
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_graph_alone_has_the_outputs_of_python(node, folders, kind, record_property):
+    inputs = AutoTokenizer.from_pretrained(folders[kind])(TEXTS, padding=True, return_tensors="pt")
+    for name, graph in ((onnx_export.MODEL, "fp32"), (onnx_export.INT8, "int8")):
+        given = {"graph": str(folders[kind] / name), "inputs": {key: each.tolist() for key, each in inputs.items()}}
+        found, expected = node(ALONE, given), onnx_export.Session(folders[kind] / name).run(dict(inputs))
+        assert list(found) == list(expected)
+        for key, each in expected.items():
+            np.testing.assert_allclose(found[key], each.ravel(), atol=1e-5)
+        record_property("works", f"all folders' graphs in {graph}")
