@@ -181,6 +181,7 @@ def modernbert_settings(config: ModelConfig, entries: list[str]) -> Json:
     return {
         "classifier_activation": config.activation,
         "layer_norm_eps": config.layer_norm_epsilon,  # the name that candle and vLLM read
+        "initializer_cutoff_factor": 2.0,  # of transformers; text-embeddings-inference does not start without
         "layer_types": kinds,
         "global_attn_every_n_layers": config.global_every,
         "rope_parameters": {kind: {"rope_type": "default", "rope_theta": base} for kind, base in bases.items()},

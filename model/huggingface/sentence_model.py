@@ -1,5 +1,6 @@
 """The files of a sentence-transformers model other than its BERT, and what they do to vectors."""
 
+import json
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 MODULES, BERT, MODEL = "modules.json", "sentence_bert_config.json", "config_sentence_transformers.json"
 # Settings of all modules, and of the first module, the BERT.
 SETTINGS = (MODULES, MODEL, BERT)
-POOLINGS = ("cls", "mean", "max")
+POOLINGS = {"cls": "pooling_mode_cls_token", "mean": "pooling_mode_mean_tokens", "max": "pooling_mode_max_tokens"}
 # The prompts by name that sentence-transformers puts before a query or a document, the first that a model has.
 QUERY, DOCUMENT = ("query",), ("document", "passage", "corpus")
 
@@ -74,7 +75,21 @@ def copy(source: Path, target: Path) -> None:
             if inside(source, name, path).is_dir() and not leaves(source, [name]):
                 shutil.copytree(source / name, target / name, ignore=leaves, dirs_exist_ok=True)
         keep_files(source, target, SETTINGS)
+        _complete(target)
     say_left_out(str(source), len(left_out))
+
+
+def _complete(folder: Path) -> None:
+    """Write the keys that text-embeddings-inference asks for, and sentence-transformers 6 writes no more."""
+    longest = stated_length(folder)
+    wanted: dict[Path, Json] = {folder / BERT: {"max_seq_length": longest} if longest else {}}
+    for module in _modules(folder):
+        path = folder / module["path"] / "config.json"
+        if (mode := _read(path).get("pooling_mode")) in [*POOLINGS]:
+            wanted[path] = {key: mode == kind for kind, key in POOLINGS.items()}
+    for path, keys in wanted.items():
+        if path.is_file() and not keys.keys() <= (stated := _read(path)).keys():
+            path.write_text(json.dumps(keys | stated, indent=2), encoding="utf-8")
 
 
 def pooling_of(folder: Path) -> Pooling | None:
@@ -95,7 +110,7 @@ def pooling_of(folder: Path) -> Pooling | None:
         for key, value in stated.items()
         if key.startswith("pooling_mode_") and value is True
     ]
-    modes += [str(stated["pooling_mode"])] if "pooling_mode" in stated else []
+    modes = [str(stated["pooling_mode"])] if "pooling_mode" in stated else modes
     first, whole = read_object(folder / BERT), read_object(folder / MODEL)
     place = names.index("Pooling")
     others = sorted({*names[:place]} - {"Transformer"} | {*names[place + 1 :]} - {"Dense", "Normalize"})

@@ -35,6 +35,9 @@ OPEN = re.compile(r"(corpus\.options|corpus\.parts|runner\.options)\b")  # group
 # Of a run: keys of all trainings, whose schema the stages check.
 OF_TRAININGS = re.compile(r"^\+*(?=model\.\w)")
 
+# From Python 3.14 on argparse refuses a help that is no text, as Hydra 1.3 gives one.
+vars(argparse)["_ActionsContainer"]._check_help = lambda *_: None
+
 
 def search_path(overrides: Words) -> Folders:
     """Return the user's own folders of YAML files, which an override names."""

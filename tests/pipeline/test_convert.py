@@ -18,7 +18,7 @@ from transformers import pipeline as hub
 
 from model.config import ModelConfig
 from model.encoders.architectures import build_model
-from model.huggingface import bert_format, logits, onnx_export, vocabulary
+from model.huggingface import bert_format, logits, onnx_export, sentence_model, vocabulary
 from model.training import checkpoint, initial_weights
 from pipeline import convert, evaluate
 from pipeline.config import ConvertConfig, EvaluateConfig, TaskConfig
@@ -88,6 +88,19 @@ def test_a_sentence_model_stays_one(run, tmp_path):
     for name in ("modules.json", "sentence_bert_config.json", "1_Pooling/config.json"):
         assert (tmp_path / "again" / name).read_bytes() == (Path(run.out) / name).read_bytes()
     assert not (tmp_path / "again" / "1_Pooling" / "link").exists()
+
+
+def test_text_embeddings_inference_finds_the_keys_that_sentence_transformers_6_does_not_write(run, tmp_path):
+    stage.run("convert", run, convert.make)
+    write_sentence_model(Path(run.out))
+    (Path(run.out) / "sentence_bert_config.json").write_text('{"transformer_task": "feature-extraction"}')
+    (Path(run.out) / "1_Pooling" / "config.json").write_text('{"pooling_mode": "cls"}')
+    converted(run, train=run.out, vocab=None, out=str(tmp_path / "again"))
+    first, pooling = (tmp_path / "again" / name for name in ("sentence_bert_config.json", "1_Pooling/config.json"))
+    assert json.loads(first.read_text()) == {"transformer_task": "feature-extraction", "max_seq_length": 40}
+    cls, mean, most = (f"pooling_mode_{each}" for each in ("cls_token", "mean_tokens", "max_tokens"))
+    assert json.loads(pooling.read_text()) == {"pooling_mode": "cls", cls: True, mean: False, most: False}
+    assert sentence_model.pooling_of(tmp_path / "again").kind == "cls"
 
 
 @pytest.mark.parametrize(

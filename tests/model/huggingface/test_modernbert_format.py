@@ -73,6 +73,7 @@ def test_the_tokenizer_gives_the_ids_that_training_saw_and_no_segments(folder, v
 def test_other_readers_find_what_they_ask_for_and_the_card_names_it(folder):
     sizes = json.loads((folder / "config.json").read_text())
     assert sizes["layer_norm_eps"] == sizes["norm_eps"] == 1e-5
+    assert sizes["initializer_cutoff_factor"] == transformers.ModernBertConfig().initializer_cutoff_factor
     card = (folder / "README.md").read_text()
     served = model_card.serving("fill-mask", "modernbert", {"largest_onnx_difference": 1e-6})
     assert ("onnxruntime" in served, "CTranslate2" in served, "onnxruntime" in card) == (True, False, False)
