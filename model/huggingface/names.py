@@ -175,7 +175,6 @@ def modernbert_pack(tensors: Weights, theirs: Json) -> Weights:
 
 def modernbert_settings(config: ModelConfig, entries: list[str]) -> Json:
     """Return positions and layers in the format of transformers 5 and of earlier versions."""
-    first, last = entries.index("[CLS]"), entries.index("[SEP]")
     kinds = [LOCAL if n % config.global_every else GLOBAL for n in range(config.layers)]
     bases = {GLOBAL: config.rotary_global, LOCAL: config.rotary_local}
     return {
@@ -190,10 +189,8 @@ def modernbert_settings(config: ModelConfig, entries: list[str]) -> Json:
         "embedding_dropout": config.dropout,
         "classifier_dropout": config.dropout,
         "pad_token_id": entries.index("[PAD]"),
-        "cls_token_id": first,
-        "bos_token_id": first,
-        "sep_token_id": last,
-        "eos_token_id": last,
+        **dict.fromkeys(("cls_token_id", "bos_token_id"), entries.index("[CLS]")),
+        **dict.fromkeys(("sep_token_id", "eos_token_id"), entries.index("[SEP]")),
     }
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 MODULES, BERT, MODEL = "modules.json", "sentence_bert_config.json", "config_sentence_transformers.json"
 # Settings of all modules, and of the first module, the BERT.
 SETTINGS = (MODULES, MODEL, BERT)
-POOLINGS = {"cls": "pooling_mode_cls_token", "mean": "pooling_mode_mean_tokens", "max": "pooling_mode_max_tokens"}
+POOLINGS = {"pooling_mode_cls_token": "cls", "pooling_mode_mean_tokens": "mean", "pooling_mode_max_tokens": "max"}
 # The prompts by name that sentence-transformers puts before a query or a document, the first that a model has.
 QUERY, DOCUMENT = ("query",), ("document", "passage", "corpus")
 
@@ -70,8 +70,7 @@ def copy(source: Path, target: Path) -> None:
 
     path = source / MODULES
     if path.is_file() and not leaves(source, [MODULES]):
-        folders = (module["path"] for module in _modules(source))
-        for name in filter(None, folders):  # the BERT's path is empty
+        for name in filter(None, (module["path"] for module in _modules(source))):  # the BERT's is empty
             if inside(source, name, path).is_dir() and not leaves(source, [name]):
                 shutil.copytree(source / name, target / name, ignore=leaves, dirs_exist_ok=True)
         keep_files(source, target, SETTINGS)
@@ -81,12 +80,11 @@ def copy(source: Path, target: Path) -> None:
 
 def _complete(folder: Path) -> None:
     """Write the keys that text-embeddings-inference asks for, and sentence-transformers 6 writes no more."""
-    longest = stated_length(folder)
-    wanted: dict[Path, Json] = {folder / BERT: {"max_seq_length": longest} if longest else {}}
+    wanted: dict[Path, Json] = {folder / BERT: {"max_seq_length": most} if (most := stated_length(folder)) else {}}
     for module in _modules(folder):
         path = folder / module["path"] / "config.json"
-        if (mode := _read(path).get("pooling_mode")) in [*POOLINGS]:
-            wanted[path] = {key: mode == kind for kind, key in POOLINGS.items()}
+        if (mode := _read(path).get("pooling_mode")) in [*POOLINGS.values()]:
+            wanted[path] = {key: mode == kind for key, kind in POOLINGS.items()}
     for path, keys in wanted.items():
         if path.is_file() and not keys.keys() <= (stated := _read(path)).keys():
             path.write_text(json.dumps(keys | stated, indent=2), encoding="utf-8")
@@ -100,21 +98,19 @@ def pooling_of(folder: Path) -> Pooling | None:
         InputError: A file of its settings is broken.
     """
     modules = _modules(folder)
-    kinds = [str(one.get("type") or one["path"] or "Transformer") for one in modules]
-    names = [kind.rpartition(".")[2].rpartition("_")[2] for kind in kinds]
+    types = [str(one.get("type") or one["path"] or "Transformer") for one in modules]
+    names = [each.rpartition(".")[2].rpartition("_")[2] for each in types]
     if not modules or "Pooling" not in names:
         return None
     stated = read_object(folder / modules[names.index("Pooling")]["path"] / "config.json")
     modes = [
-        key.removeprefix("pooling_mode_").removesuffix("_tokens").removesuffix("_token")
-        for key, value in stated.items()
-        if key.startswith("pooling_mode_") and value is True
+        POOLINGS.get(key, key) for key, value in stated.items() if key.startswith("pooling_mode_") and value is True
     ]
     modes = [str(stated["pooling_mode"])] if "pooling_mode" in stated else modes
     first, whole = read_object(folder / BERT), read_object(folder / MODEL)
     place = names.index("Pooling")
     others = sorted({*names[:place]} - {"Transformer"} | {*names[place + 1 :]} - {"Dense", "Normalize"})
-    if others or len(modes) != 1 or modes[0] not in POOLINGS:
+    if others or len(modes) != 1 or modes[0] not in POOLINGS.values():
         raise _unsupported(folder, [*modes, *others])
     prompts = {str(name): str(text or "") for name, text in (whole.get("prompts") or {}).items()}
     found = Pooling(

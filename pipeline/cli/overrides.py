@@ -159,11 +159,8 @@ def other_word(key: str, has: Callable[[str], object], otherwise: str) -> str:
 
 def separate_options(words: Words) -> tuple[Words, Words]:
     """Split words into options with their values, and all others."""
-    takes_value = {
-        name for action in get_args_parser()._actions if action.nargs is None for name in action.option_strings
-    }
-    options: Words = []
-    others: Words = []
+    takes_value = {name for each in get_args_parser()._actions if each.nargs is None for name in each.option_strings}
+    options, others = Words(), Words()
     rest = iter(words)
     for word in rest:
         if not word.startswith("-"):

@@ -33,7 +33,7 @@ def means(folder, texts):
 
 
 @pytest.mark.tool("fastembed", "0.9.1")
-@pytest.mark.parametrize("kind", ["fill-mask", "modern fill-mask", "feature-extraction"])
+@pytest.mark.parametrize("kind", ["fill-mask", "modern fill-mask", "RoBERTa fill-mask", "XLM-R sentences"])
 def test_fastembed_runs_the_graph_of_a_folder(kind, folders, record_property):
     given = {"folder": str(folders[kind]), "texts": TEXTS, "width": 16}
     found = python_with("fastembed", "fastembed==0.9.1")(GRAPH, given)
@@ -42,7 +42,7 @@ def test_fastembed_runs_the_graph_of_a_folder(kind, folders, record_property):
 
 
 @pytest.mark.tool("model2vec", "0.10.0")
-@pytest.mark.parametrize("kind", ["fill-mask", "modern fill-mask"])
+@pytest.mark.parametrize("kind", ["fill-mask", "modern fill-mask", "XLM-R fill-mask"])
 def test_model2vec_makes_a_table_of_the_vectors_of_words(kind, folders, record_property):
     texts = ["the", "uber"]
     given = {"folder": str(folders[kind]), "texts": texts}
