@@ -35,7 +35,7 @@ OPEN = re.compile(r"(corpus\.options|corpus\.parts|runner\.options)\b")  # group
 # Of a run: keys of all trainings, whose schema the stages check.
 OF_TRAININGS = re.compile(r"^\+*(?=model\.\w)")
 
-# From Python 3.14 on argparse refuses a help that is no text, as Hydra 1.3 gives one.
+# From Python 3.14 on argparse refuses a help that Hydra 1.3 gives: an object, not a text.
 vars(argparse)["_ActionsContainer"]._check_help = lambda *_: None
 
 
