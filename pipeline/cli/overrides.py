@@ -163,10 +163,7 @@ def separate_options(words: Words) -> tuple[Words, Words]:
     options, others = Words(), Words()
     rest = iter(words)
     for word in rest:
-        if not word.startswith("-"):
-            others.append(word)
-            continue
-        options.append(word)
+        (options if word.startswith("-") else others).append(word)
         if word in takes_value:
             options += [value for value in [next(rest, None)] if value is not None]
     return options, others
