@@ -275,7 +275,8 @@ class EvaluateConfig(StageConfig):
         given, labels = self.class_weights, task.labels
         numbers = isinstance(given, list) and all(isinstance(one, int | float) and one > 0 for one in given)
         fits = given in (None, "balanced") or (numbers and len(given) == len(labels))
-        problem = f"must be null, balanced, or as many numbers above 0 as task.labels has, {len(labels) or 'which is empty'}"
+        count = len(labels) or "which is empty"
+        problem = f"must be null, balanced, or as many numbers above 0 as task.labels has, {count}"
         self.require(fits, problem, "class_weights")
         fits = given is None or (task.has("weights") and (bool(labels) or not task.has("classes")))
         self.require(fits, "is of classes and tags alone; set null", "class_weights")
