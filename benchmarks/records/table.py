@@ -28,8 +28,8 @@ COLUMNS = {
 
 
 def all_records() -> list[Row]:
-    """Return the records of all designs."""
-    return [row for path in sorted(HERE.glob("*.jsonl")) for row in read(path)]
+    """Return the records of all designs, each with the name of its design."""
+    return [row | {"design": path.stem} for path in sorted(HERE.glob("*.jsonl")) for row in read(path)]
 
 
 def table(rows: list[Row]) -> str:
