@@ -41,7 +41,7 @@ class ByVectors:
         """Take `encode`, which makes vectors of texts and the names of a prompt, those of queries and documents."""
         self.encode, self.roles, self.dot = encode, roles, dot
 
-    def unit(self, texts: list[str], role: tuple[str, ...]) -> Vectors:
+    def vectors_of(self, texts: list[str], role: tuple[str, ...]) -> Vectors:
         """Return vectors `(N, W)`, of length 1 unless their dot products are compared."""
         found = self.encode(texts, role)
         if self.dot:
@@ -51,9 +51,9 @@ class ByVectors:
 
     def scores(self, queries: list[str], documents: list[str]) -> Iterator[Block]:
         """Yield cosines; vectors of one block of documents are in memory at a time."""
-        asked = self.unit(queries, self.roles[0])
+        asked = self.vectors_of(queries, self.roles[0])
         for start in range(0, len(documents), DOCUMENTS):
-            block = self.unit(documents[start : start + DOCUMENTS], self.roles[1])
+            block = self.vectors_of(documents[start : start + DOCUMENTS], self.roles[1])
             for place in range(0, len(asked), QUERIES):
                 some = slice(place, place + QUERIES)
                 yield some, start, asked[some] @ block.T
@@ -61,7 +61,7 @@ class ByVectors:
     def similarities(self, first: list[str], second: list[str]) -> Vectors:
         """Return cosines, of which equal pairs have equal ones: the same text differs by 4e-7 between batches."""
         texts = list(dict.fromkeys([*first, *second]))
-        place, vectors = {text: number for number, text in enumerate(texts)}, self.unit(texts, ())
+        place, vectors = {text: number for number, text in enumerate(texts)}, self.vectors_of(texts, ())
         a, b = (vectors[[place[text] for text in side]] for side in (first, second))
         cosines: Vectors = np.round((a * b).sum(1), 6)
         return cosines

@@ -483,7 +483,7 @@ def card_of(context: SearchContext, record: Record) -> str:
         "examples": f"{len(context.train):,} of train, {len(context.dev):,} of dev",
         **scores,
         "epochs": f"{record['epoch']} of {config.epochs}",
-        **{name.replace("_", " "): record[name] for name in ("batch_size", "learning_rate", "seed")},
+        **{name.replace("_", " "): record[name] for name in POINT},
         "longest sequence": f"{config.longest} tokens, {config.truncation}",
     }
     return model_card.write_tuned(context.size, context.kind.head, config.pretrained, task.name, rows)
@@ -497,7 +497,7 @@ def score_of(context: SearchContext, records: Records) -> Score:
         best_point(task, [record for record in records if record["start"] == start]) for start in (PRETRAINED, RANDOM)
     )
     faults = faults_of(task, context.train, context.sets)
-    kept = ("start", "batch_size", "learning_rate", "seed", "scores", "epochs")
+    kept = ("start", *POINT, "scores", "epochs")
     return Score(
         task=task.name,
         title=task.submission or (task.folder if task.sample else task.name),

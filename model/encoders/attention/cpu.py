@@ -93,8 +93,9 @@ class Scored(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, parts: list[Part], how: AttentionArgs) -> Tensor:
         """Map `(t, N, D)` three times -> `(t, N, D)`."""
-        q = q * q.shape[-1] ** -0.5
-        out, kept = torch.zeros_like(v, memory_format=torch.contiguous_format), list[Tensor | None]()
+        ctx.scale = q.shape[-1] ** -0.5
+        q = q * ctx.scale
+        out, kept = torch.empty_like(v, memory_format=torch.contiguous_format), list[Tensor | None]()
         of_queries, of_keys = [part.queries for part in parts], [part.keys for part in parts]
         for part, *pieces, place in zip(
             parts, *cut(of_queries, q), *cut(of_keys, k, v), *cut(of_queries, out), strict=True
@@ -104,7 +105,7 @@ class Scored(torch.autograd.Function):
             score = torch.bmm(query, key.mT) if unseen is None else torch.baddbmm(unseen, query, key.mT)  # (nN, l, m)
             share = score.softmax(-1)
             factors = drawn(share, how.dropout) if how.dropout else None
-            add(place, torch.bmm(share if factors is None else share * factors, value), part.equal)
+            put(place, torch.bmm(share if factors is None else share * factors, value), part.equal)
             kept += share, factors
         ctx.parts = parts
         ctx.save_for_backward(q, k, v, *kept)
@@ -115,8 +116,10 @@ class Scored(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         """Map the gradient of the output to those of `q`, `k` and `v`, `(t, N, D)` each."""
         q, k, v, *kept = ctx.saved_tensors
-        found = [torch.zeros_like(x, memory_format=torch.contiguous_format) for x in (q, k, v)]
         of_queries, of_keys = [part.queries for part in ctx.parts], [part.keys for part in ctx.parts]
+        shared = of_queries != of_keys  # a key by several blocks, whose gradients are added
+        make = torch.zeros_like if shared else torch.empty_like
+        found = [make(x, memory_format=torch.contiguous_format) for x in (q, k, v)]
         given = *cut(of_queries, q, gradient), *cut(of_keys, k, v)
         places = zip(*cut(of_queries, found[0]), *cut(of_keys, *found[1:]), strict=True)
         for part, share, factors, place, *pieces in zip(ctx.parts, kept[::2], kept[1::2], places, *given, strict=True):
@@ -125,10 +128,10 @@ class Scored(torch.autograd.Function):
             used = share if factors is None else share * factors
             of_share = of_share if factors is None else of_share.mul_(factors)
             of_score = torch._softmax_backward_data(of_share, share, -1, share.dtype)
-            add(place[0], torch.bmm(of_score, key), part.equal)
-            add(place[1], torch.bmm(of_score.mT, query), part.equal)
-            add(place[2], torch.bmm(used.mT, upstream), part.equal)
-        return found[0].mul_(q.shape[-1] ** -0.5), *found[1:], None, None
+            put(place[0], torch.bmm(of_score, key), part.equal)
+            put(place[1], torch.bmm(of_score.mT, query), part.equal, shared)
+            put(place[2], torch.bmm(used.mT, upstream), part.equal, shared)
+        return found[0].mul_(ctx.scale), *found[1:], None, None
 
 
 def cut(places: list[tuple[int, int]], *tensors: Tensor) -> list[Sequence[Tensor]]:
@@ -144,17 +147,18 @@ def batch(x: Tensor, count: int) -> Tensor:
     return x if count == 1 else x.view(len(x), count, -1, x.shape[2]).transpose(0, 1).flatten(0, 1)
 
 
-def add(place: Tensor, made: Tensor, count: int) -> None:
-    """Add `(n N, l, D)` to its place `(N, n l, D)`."""
-    if count == 1:
-        place.add_(made)
-    else:
-        by_sequence = made.view(count, len(place), -1, made.shape[2]).transpose(0, 1)  # (N, n, l, D)
-        place.view(by_sequence.shape).add_(by_sequence)
+def put(place: Tensor, made: Tensor, count: int, more: bool = False) -> None:
+    """Copy `(n N, l, D)` to its place `(N, n l, D)`, or add it to what is there."""
+    if count > 1:
+        made = made.view(count, len(place), -1, made.shape[2]).transpose(0, 1)  # (N, n, l, D)
+        place = place.view(made.shape)
+    (place.add_ if more else place.copy_)(made)
 
 
 def unseen_scores(part: Part, how: AttentionArgs, like: Tensor) -> Tensor | None:
     """Return what to add to the scores `(..., l, m)` of a part: minus infinity where not attended."""
+    if how.window is None and not how.causal:
+        return None
     length, width = ((end - begin) // part.equal for begin, end in part[1:])
     window = None if how.window is None or how.window >= width - 1 else how.window
     if window is None and not how.causal:

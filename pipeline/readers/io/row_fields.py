@@ -138,7 +138,7 @@ class RowReader:
         if not self.html:
             # The expression takes 5 ms a MB, the signs that it begins with 0.5.
             marked = ("<" in text or "&" in text) and _HTML.search(text)
-            log.notes.update([HTML_NOTE] * bool(marked) + [ENDS_NOTE] * bool(_ENDS.search(text)))
+            log.notes.update([HTML_NOTE] * bool(marked) + [ENDS_NOTE] * bool("\\n" in text and _ENDS.search(text)))
         name = self._value(row, self.id, place) if self.id else None
         title = None if "title" in self.text else row.get("title")
         return Document(place if name is None else str(name), text, title=title if isinstance(title, str) else "")

@@ -126,7 +126,7 @@ def test_blocks_do_not_change_what_is_found(monkeypatch):
     vectors = {f"{number}": draw.integers(-2, 3, 4).astype(np.float32) for number in range(300)}
     system = exact_search.ByVectors(lambda texts, _: np.stack([vectors[text] for text in texts]))
     queries, documents = list(vectors)[:50], list(vectors)
-    scores = system.unit(queries, ()) @ system.unit(documents, ()).T
+    scores = system.vectors_of(queries, ()) @ system.vectors_of(documents, ()).T
     expected = np.argsort(-scores, axis=1, kind="stable")[:, :12]
     monkeypatch.setattr(exact_search, "DOCUMENTS", 7)
     monkeypatch.setattr(exact_search, "QUERIES", 3)
