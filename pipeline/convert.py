@@ -319,7 +319,7 @@ def judges_pairs(place: str) -> bool:
     from model.training import initial_weights
 
     if initial_weights.is_foreign(place):
-        return not bert_format.random_of(bert_format.read_config(place), ["next_sentence"])
+        return "next_sentence" not in bert_format.initialised_parts(bert_format.load(place)[2])
     train = next((one for one in provenance.histories(place) if one.stage == "train"), None)
     if train is None or train.config.get("objective", {}).get("next_sentence", True):
         return True

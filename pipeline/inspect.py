@@ -37,7 +37,7 @@ from pipeline.records.metrics import OUTCOMES, CorpusCounts, TrainingSummary
 from pipeline.shards import SPLITS, Shard, open_folder
 from pipeline.storage import places
 from pipeline.storage.checksums import sha256
-from pipeline.tokenization.wordpiece import WordPiece
+from pipeline.tokenization.wordpiece import PairFrame, WordPiece
 
 SPACES = ("Ġ", "▁")  # as they begin an entry
 BARS = 16  # maximum bars of the histogram
@@ -107,7 +107,7 @@ def masked_text(shard: Shard, row: int, wordpiece: WordPiece, masker: Masker) ->
     """Return an instance as text, with masked positions as {input|label}."""
     tokens = shard.values[shard.offsets[row] : shard.offsets[row + 1]]
     a, b = tokens[: shard.a_len[row]], tokens[shard.a_len[row] :]
-    stored, _ = frame(wordpiece, a, b if len(b) else None)  # ids as in the shard
+    stored, _ = frame(wordpiece, a, b if len(b) else None, PairFrame())  # ids as in the shard
     continues = stored & shard.info.word_bit
     ids = stored - continues
     special = int(masker.is_special(ids).sum())

@@ -12,7 +12,7 @@ import numpy as np
 from pipeline.common import counter_rng
 from pipeline.common.counter_rng import Ints
 from pipeline.common.ranges import bounds_of
-from pipeline.tokenization.wordpiece import WordPiece
+from pipeline.tokenization.wordpiece import PairFrame, WordPiece
 
 Ids = Ints
 
@@ -65,7 +65,7 @@ def tokenize(
 ) -> Samples:
     """Encode texts as [CLS] first [SEP] or [CLS] first [SEP] second [SEP], chunked if configured.
 
-    RoBERTa's tokenizers have two [SEP] between the texts of a pair.
+    RoBERTa's tokenizers have two [SEP] between the texts of a pair, which is one segment.
 
     A pair that is too long loses tokens from its longer part first, one at a time, as in the
     published code; `framing` selects which end of a part is truncated.
@@ -90,17 +90,21 @@ def tokenize(
     )
 
 
-def frame(wordpiece: WordPiece, a: Ids, b: Ids | None) -> tuple[Ids, int]:
-    """Return the sequence of one or two parts, and the start of segment B."""
+def frame(wordpiece: WordPiece, a: Ids, b: Ids | None, pairs: PairFrame | None = None) -> tuple[Ids, int]:
+    """Return the sequence of one or two parts, framed as the tokenizer's `pairs` by default, and where segment B is.
+
+    That is the end, where it has none.
+    """
+    pairs = pairs or wordpiece.pairs
     cls, sep = np.array([wordpiece.cls]), np.array([wordpiece.sep])
-    before = [cls, a, *[sep] * (1 if b is None else wordpiece.separators)]
-    after = [] if b is None else [b, sep]
-    return np.concatenate(before + after).astype(np.int64), sum(map(len, before))
+    before = [cls, a, *[sep] * (1 if b is None else pairs.separators)]
+    sequence = np.concatenate(before + ([] if b is None else [b, sep])).astype(np.int64)
+    return sequence, sum(map(len, before)) if pairs.segments else len(sequence)
 
 
 def framing_tokens(wordpiece: WordPiece, pair: bool) -> int:
     """Return how many tokens `frame` adds to one part, or to a pair."""
-    return 2 + (wordpiece.separators if pair else 0)
+    return 2 + (wordpiece.pairs.separators if pair else 0)
 
 
 def pieces(wordpiece: WordPiece, a: Ids, b: Ids | None, framing: TruncationConfig) -> Iterator[tuple[Ids, Ids | None]]:

@@ -84,8 +84,8 @@ def save(
     config |= {TEXTS: texts} if texts is not None else {}
     config |= {READING: asdict(reading)} if reading is not None else {}
     longest = reading.sequence_length if reading is not None else None
-    tensors, separators = names.their_tensors(state, config) | own, WordPiece(text).separators  # as `features` framed
-    bert_format.write(folder, size, tensors, config, text, entries, separators, longest)
+    tensors, pairs = names.their_tensors(state, config) | own, WordPiece(text).pairs  # as `features` framed
+    bert_format.write(folder, size, tensors, config, text, entries, pairs, longest)
 
 
 def check(size: ModelConfig, source: Path | str) -> None:

@@ -29,7 +29,7 @@ from pipeline.records.manifest import Manifest
 from pipeline.storage import placeholders, strict_json
 from pipeline.storage.file_search import inside
 from pipeline.tokenization import known_models, tokenizer_folder
-from pipeline.tokenization.wordpiece import SPECIAL, is_wordpiece, special_names
+from pipeline.tokenization.wordpiece import SPECIAL, PairFrame, is_wordpiece, special_names
 
 CONFIG = "config.json"
 SCALE = {"label_mean": 0.0, "label_deviation": 1.0}  # of the scores that a head gives, without a word 0 and 1
@@ -111,8 +111,9 @@ def save(
     tokenizer_folder.keep_files(vocab_folder, folder)
     theirs = their_config(config, entries, dtype) | ({UNTRAINED: untrained} if untrained else {})
     tensors = names_for(config).their_tensors(weights, theirs)
-    separators = vocabulary.separators(source, config.traits)
-    write(folder, config, tensors, theirs, source, entries, separators, learnt, shard_bytes)
+    judges = config.traits.sentence_pairs and "next_sentence" not in untrained
+    pairs = PairFrame() if judges else vocabulary.pairs_of(source, config.traits)
+    write(folder, config, tensors, theirs, source, entries, pairs, learnt, shard_bytes)
 
 
 def write(
@@ -122,20 +123,20 @@ def write(
     theirs: Json,
     source: str,
     entries: list[str],
-    separators: int,
+    pairs: PairFrame,
     learnt: int | None,
     shard_bytes: int | None = None,
 ) -> None:
     """Write the files that transformers reads, and make all of the folder readable for everybody.
 
     `tensors` and the content `theirs` of config.json are in Hugging Face's words; `source` is the
-    text of tokenizer.json, `entries` are those of the vocabulary by id, `learnt` is as in `save`. `separators` are
-    those between the texts of a pair.
+    text of tokenizer.json, `entries` are those of the vocabulary by id, `learnt` is as in `save`. `pairs` were
+    framed so.
     """
     save_torch_state_dict(tensors, folder, max_shard_size=shard_bytes or sys.maxsize)
     write_json(folder / CONFIG, theirs)
     settings = names_for(config).tokenizer
-    made = vocabulary.framed(source, SEGMENTS in settings["model_input_names"], separators)
+    made = vocabulary.framed(source, SEGMENTS in settings["model_input_names"], pairs)
     (folder / vocabulary.TOKENIZER).write_bytes(made.encode())
     if is_wordpiece(Tokenizer.from_str(source)) and "" not in entries:  # unused ids have no line
         lines = "".join(f"{entry}\n" for entry in entries)

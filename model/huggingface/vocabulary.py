@@ -13,6 +13,7 @@ from model.config.architectures import Traits
 from pipeline.errors import InputError, first_line
 from pipeline.tokenization import wordpiece
 from pipeline.tokenization.pretokenize import LONG_WORDS, OLD_LONG_WORDS, members
+from pipeline.tokenization.wordpiece import PairFrame
 
 TOKENIZER, VOCAB, TOKENIZER_CONFIG = "tokenizer.json", "vocab.txt", "tokenizer_config.json"
 WORD_ROWS = ("encoder.embeddings.word.weight", "masked_head.bias")  # one row per entry
@@ -85,7 +86,8 @@ def tokenizer_config(longest: int, source: str) -> Json:
     names = wordpiece.special_names(library.get_vocab(with_added_tokens=True))
     common = {"model_max_length": longest, **{f"{role}_token": name for role, name in zip(ROLES, names, strict=True)}}
     spec = json.loads(library.to_str())  # by the library: old files lack the model's type
-    if is_bert(spec) and library.num_special_tokens_to_add(is_pair=True) == 3:
+    framed = library.num_special_tokens_to_add(is_pair=True) == 3 and wordpiece.WordPiece(source).pairs == PairFrame()
+    if is_bert(spec) and framed:
         normalizer = spec["normalizer"]
         return {
             "do_lower_case": normalizer["lowercase"],
@@ -99,20 +101,17 @@ def tokenizer_config(longest: int, source: str) -> Json:
     return {"tokenizer_class": "PreTrainedTokenizerFast", **case, **common}
 
 
-def separators(source: str, traits: Traits) -> int:
-    """Return how many [SEP] a pre-trained model has between the texts of a pair: its tokenizer's, else its family's.
-
-    Next sentences are learnt with one.
-    """
-    own = Tokenizer.from_str(source).num_special_tokens_to_add(is_pair=True) - 2
-    return own if own in (1, 2) and not traits.sentence_pairs else traits.separators
+def pairs_of(source: str, traits: Traits) -> PairFrame:
+    """Return how a model that learnt no pairs frames them: as its tokenizer, or its family where that sets nothing."""
+    own = Tokenizer.from_str(source).num_special_tokens_to_add(is_pair=True)
+    return wordpiece.WordPiece(source).pairs if own in (3, 4) else PairFrame(traits.separators)
 
 
-def framed(source: str, segments: bool, separators: int = 1) -> str:
+def framed(source: str, segments: bool, pairs: PairFrame) -> str:
     """Return a tokenizer.json that frames texts by [CLS] and [SEP] as training does.
 
-    Many byte-level tokenizers add nothing; a pair has `separators` between its texts. With `segments`, the second text
-    of a pair has other ones than the first. The expression that cuts long words is today's, which more libraries read.
+    Many byte-level tokenizers add nothing. Without `segments` the model takes none. The expression that cuts long words
+    is today's, which more libraries read.
     """
     source = source.replace(json.dumps(OLD_LONG_WORDS), json.dumps(LONG_WORDS))
     library = Tokenizer.from_str(source)
@@ -121,13 +120,13 @@ def framed(source: str, segments: bool, separators: int = 1) -> str:
     (bare,) = library.encode_batch(["a"], add_special_tokens=False)
     single, pair = library.encode_batch(["a", ("a", "a")])
     first, last = entries.index(cls), entries.index(sep)
-    right, more = [first, *bare.ids, last], [last] * (separators - 1)
-    types = [0] * len(right + more) + [1] * (len(bare.ids) + 1)
+    right, more, second = [first, *bare.ids, last], [last] * (pairs.separators - 1), int(pairs.segments)
+    types = [0] * len(right + more) + [second] * (len(bare.ids) + 1)
     if (single.ids, pair.ids) == (right, [*right, *more, *bare.ids, last]) and (not segments or pair.type_ids == types):
         return source
     template = processors.TemplateProcessing(
         single=f"{cls}:0 $A:0 {sep}:0",
-        pair=f"{cls}:0 $A:0 {f'{sep}:0 ' * separators}$B:1 {sep}:1",
+        pair=f"{cls}:0 $A:0 {f'{sep}:0 ' * pairs.separators}$B:{second} {sep}:{second}",
         special_tokens=[(cls, first), (sep, last)],
     )
     own = library.post_processor
@@ -165,9 +164,9 @@ def check_ids(folder: Path) -> None:
     segments = json.loads((folder / "config.json").read_text()).get("type_vocab_size", 1) > 1
     for texts in (*((text,) for text in (*SAMPLES, *added)), SAMPLES[:2], SAMPLES[3:5]):
         parts = [[*ours.encode([text])[0].tolist(), ours.sep] for text in texts]
-        first = [ours.cls, *parts[0], *[ours.sep] * (ours.separators - 1) * (len(texts) - 1)]
+        first = [ours.cls, *parts[0], *[ours.sep] * (ours.pairs.separators - 1) * (len(texts) - 1)]
         ids = [*first, *chain.from_iterable(parts[1:])]
-        trained = (ids, [0] * len(first) + [1] * (len(ids) - len(first)))
+        trained = (ids, [0] * len(first) + [int(ours.pairs.segments)] * (len(ids) - len(first)))
         made = theirs(*texts, verbose=False)  # some are longer than what was learnt
         types = made.get("token_type_ids", [0] * len(made["input_ids"]))
         found = (made["input_ids"], types if segments else trained[1])

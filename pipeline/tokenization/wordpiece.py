@@ -255,6 +255,13 @@ def entries_of(library: Tokenizer) -> Texts:
     return entries
 
 
+class PairFrame(NamedTuple):
+    """What tells the texts of a pair apart; by default as next sentences are learnt."""
+
+    separators: int = 1  # [SEP] between them, two as RoBERTa
+    segments: bool = True  # the second text is of another segment, in models that have segments
+
+
 class WordPiece:
     """Tokenizer of sentences, identical to `tokenizers` and several times as fast.
 
@@ -461,9 +468,10 @@ class WordPiece:
         return [np.diff(np.array(one.word_ids, np.int64), prepend=-1) == 0 for one in encoded]
 
     @cached_property
-    def separators(self) -> int:
-        """Return how many [SEP] the tokenizer sets between the texts of a pair: one, or two as RoBERTa."""
-        return 2 if (self.sep, self.sep) in pairwise(self.library.encode("a", "a").ids) else 1
+    def pairs(self) -> PairFrame:
+        """Return how the tokenizer frames the texts of a pair."""
+        pair = self.library.encode("a", "a")
+        return PairFrame(1 + ((self.sep, self.sep) in pairwise(pair.ids)), len({*pair.type_ids}) > 1)
 
     @property
     def divides_words(self) -> bool:

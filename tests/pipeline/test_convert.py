@@ -423,12 +423,18 @@ def test_a_classifier_is_exported_with_its_head_and_scored_on_its_dev_set(run, t
 def test_what_no_training_changed_is_known_in_every_later_folder(run, tmp_path):
     settings = Manifest.read(run.train)
     assert settings is not None
-    masked = settings.config | {"objective": {"next_sentence": False}, "start": None}
-    dataclasses.replace(settings, config=masked).write(Path(run.train))
+    masked = {"objective": {"next_sentence": False}, "start": None}
+    dataclasses.replace(settings, config=settings.config | masked).write(Path(run.train))
     converted(run)
     again = converted(run, train=run.out, vocab=None, out=str(tmp_path / "again"))
     assert "next_sentence and pooler" in again.summary
-    for folder in (run.out, tmp_path / "again"):
+    foreign = AutoModelForMaskedLM.from_pretrained(run.out)  # has neither
+    del foreign.config.untrained_parts
+    foreign.save_pretrained(tmp_path / "start")
+    masked["start"] = str(tmp_path / "start")
+    dataclasses.replace(settings, config=settings.config | masked).write(Path(run.train))
+    converted(run, out=str(tmp_path / "started"))
+    for folder in (run.out, tmp_path / "again", tmp_path / "started"):
         assert bert_format.initialised_parts(bert_format.load(folder)[2]) == ["next_sentence", "pooler"]
     assert "| not trained, randomly initialised | next_sentence, pooler |" in (tmp_path / "again/README.md").read_text()
 

@@ -84,14 +84,15 @@ class Answers(TaskType):
 
     def part_of(self, questions: list[Question]) -> Dataset:
         """Convert questions to samples."""
-        windows, ids, labels = [], [], []
+        windows, ids, seconds, labels = [], [], [], []
         passage = functools.lru_cache(1)(self._tokens)  # most questions follow another on the same one
         for index, question in enumerate(questions):
-            for window, sequence in self._windows(index, question, *passage(question.context)):
+            for window, sequence, second in self._windows(index, question, *passage(question.context)):
                 windows.append(window)
                 ids.append(sequence)
+                seconds.append(second)
                 labels.append(target(question, window))
-        samples = Samples(ids, np.array([window.begin for window in windows]), np.array(labels, np.int64))
+        samples = Samples(ids, np.array(seconds), np.array(labels, np.int64))
         return Dataset(samples, [question.answers for question in questions], (questions, windows))
 
     def _tokens(self, text: str) -> tuple[Ids, Spans]:
@@ -114,8 +115,9 @@ class Answers(TaskType):
         worth = np.where(least >= 0, least + 0.01 * (ends - starts), -1.0)
         best = worth.argmax(0)  # (length,) the window of each token
         for number, (start, end) in enumerate(np.hstack([starts, ends]).tolist()):
-            sequence, begin = frame(self._wordpiece, asked, ids[start:end])
-            yield Window(index, begin, spans[start:end], best[start:end] == number), sequence
+            sequence, second = frame(self._wordpiece, asked, ids[start:end])
+            begin = len(sequence) - 1 - (end - start)
+            yield Window(index, begin, spans[start:end], best[start:end] == number), sequence, second
 
     def decode(self, part: Dataset, logits: Logits) -> Given:
         """Return [answer, margin by which no answer is more likely] per question."""

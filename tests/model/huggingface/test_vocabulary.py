@@ -12,7 +12,7 @@ from model.finetuning import loop, saved_model
 from model.finetuning.heads import HeadConfig
 from model.huggingface import bert_format, vocabulary
 from pipeline.tokenization.pretokenize import OLD_LONG_WORDS
-from pipeline.tokenization.wordpiece import SPECIAL, WordPiece, build
+from pipeline.tokenization.wordpiece import SPECIAL, PairFrame, WordPiece, build
 from tests.model.tiny_bert import CONFIG, WORDS
 
 PAIRS = [("the abc",), ("The Über.", "uber 中文"), ("a b", "中"), ("b", "a a a")]
@@ -58,10 +58,11 @@ FRAMES = {
 }
 
 
-OWN = {"roberta": 2, "bert": 1, "one segment": 1}  # separators of the tokenizers that frame texts
+# Separators, and the segment of the second text, of the tokenizers that frame texts.
+OWN = {"roberta": (2, 0), "bert": (1, 1), "one segment": (1, 0)}
 
 
-@pytest.mark.parametrize("architecture", ["bert", "modernbert", "roberta"])
+@pytest.mark.parametrize("architecture", ["bert", "without pairs", "modernbert", "roberta"])
 @pytest.mark.parametrize("frame", FRAMES)
 @pytest.mark.parametrize("kind", [wordpiece, byte_level, unigram, word_level])
 def test_pairs_have_the_ids_and_segments_of_training(kind, frame, architecture, tmp_path):
@@ -72,13 +73,16 @@ def test_pairs_have_the_ids_and_segments_of_training(kind, frame, architecture, 
         spec = json.loads(library.to_str())
     (tmp_path / "vocab").mkdir()
     (tmp_path / "vocab/tokenizer.json").write_text(json.dumps(spec))
+    judges, architecture = architecture == "bert", architecture.replace("without pairs", "bert")
     size = dataclasses.replace(CONFIG, architecture=architecture, vocab_size=library.get_vocab_size(), local_window=8)
-    bert_format.save(tmp_path / "a", size, build_model(size).state_dict(), tmp_path / "vocab")
+    untrained = () if judges else ("next_sentence",)
+    bert_format.save(tmp_path / "a", size, build_model(size).state_dict(), tmp_path / "vocab", untrained=untrained)
     head = loop.build(size, None, HeadConfig("class", 2), seed=0)
     saved_model.save(tmp_path / "b", head, size, ["no", "yes"], tmp_path / "a")
     saved_model.save(tmp_path / "c", head, size, ["no", "yes"], tmp_path / "vocab")
-    usual = 1 if architecture == "bert" else OWN.get(frame, size.traits.separators)
-    for name, separators in (("a", usual), ("b", usual), ("c", OWN.get(frame, 1))):
+    usual = (1, 1) if judges else OWN.get(frame, (size.traits.separators, 1))
+    tuned = OWN.get(frame, (1, int(frame != "end")))
+    for name, (separators, segment) in (("a", usual), ("b", usual), ("c", tuned)):
         folder = tmp_path / name
         opened = AutoTokenizer.from_pretrained(folder)
         assert ("token_type_ids" in opened("a")) == (architecture == "bert")
@@ -89,7 +93,7 @@ def test_pairs_have_the_ids_and_segments_of_training(kind, frame, architecture, 
             found = opened(*texts)
             assert found["input_ids"] == right
             first = len(before)
-            types = [0] * first + [1] * (len(right) - first)
+            types = [0] * first + [segment] * (len(right) - first)
             assert found.get("token_type_ids", types) == types
         vocabulary.check_ids(folder)
 
@@ -128,7 +132,7 @@ def test_a_folder_states_its_case_and_looks_behind_in_no_expression(tmp_path):
     split = {"type": "Split", "pattern": {"Regex": OLD_LONG_WORDS}, "behavior": "Isolated", "invert": False}
     spec["pre_tokenizer"]["pretokenizers"][1] = split
     old = json.dumps(spec)
-    made = vocabulary.framed(old, segments=True)
+    made = vocabulary.framed(old, True, PairFrame())
     assert "(?<" in old
     assert "(?<" not in made
     for text in ("the uber", "a" * 250, "a" * 99 + "e\u0301" * 3):
