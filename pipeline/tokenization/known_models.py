@@ -1,6 +1,11 @@
 """What a model's folder may say: its type, settings that are computed in few ways, its decoder; without PyTorch."""
 
 import json
+import math
+import pickle
+import zipfile
+from collections import OrderedDict
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +22,9 @@ TABLES = ("word_embeddings.weight", "tok_embeddings.weight", DECODER)
 UNTIED = "its decoder has other weights than its word embeddings, which is not supported; use a model with tied ones"
 CHUNK = 2**24  # bytes that are compared at once
 HEADER = 100_000_000  # bytes of a safetensors header, at most
+ITEMS = {"FloatStorage": 4, "HalfStorage": 2, "BFloat16Storage": 2, "DoubleStorage": 8}  # bytes of one
+BROKEN = (ValueError, TypeError, LookupError, AttributeError, EOFError, pickle.UnpicklingError, zipfile.BadZipFile)
+Table = tuple[str, str, Any]  # name, type and bytes of a tensor
 
 _BERT: dict[str, tuple[Any, ...]] = {
     "hidden_act": tuple(ACTIVATIONS),
@@ -62,28 +70,64 @@ def check_padding(content: dict[str, Any], entry: int, place: Path) -> None:
 
 
 def check_decoder(folder: Path) -> None:
-    """Check, by the bytes of its safetensors files, that a model's decoder is its word embeddings.
+    """Check, by the bytes of its files of weights, that a model's decoder is its word embeddings.
 
     Raises:
         InputError: It has another one, which transformers then uses; or a file is broken.
     """
-    whole, found = folder / "model.safetensors", dict[bool, tuple[str, Any]]()
-    for path in [whole] if whole.is_file() else folder.glob("model-*.safetensors"):
+    wholes, found = ("model.safetensors", "pytorch_model.bin"), dict[bool, tuple[str, Any]]()
+    parts = sorted(folder.glob("model-*.safetensors")) or sorted(folder.glob("pytorch_model-*.bin"))
+    for path in next(([folder / name] for name in wholes if (folder / name).is_file()), parts):
         placeholders.refuse(path)
-        try:  # by hand, as the images of data lack the library
-            memory = np.memmap(path, np.uint8, "r")
-            start = 8 + int.from_bytes(memory[:8].tobytes(), "little")
-            header = json.loads(memory[8 : min(start, HEADER)].tobytes())
-            places = {name: (one["dtype"], *one["data_offsets"]) for name, one in header.items() if "dtype" in one}
-            if start + max((last for *_, last in places.values()), default=0) != len(memory):
-                raise ValueError("it ends too soon")
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
+        try:
+            for name, kind, memory in tables(path) if path.suffix == ".safetensors" else pickled_tables(path):
+                found[name.endswith(DECODER)] = kind, memory
+        except BROKEN as error:
             raise InputError(f"cannot be read ({first_line(error)})", path=path) from error
-        for name, (kind, first, last) in places.items():
-            if name.endswith(TABLES):
-                found[name.endswith(DECODER)] = kind, memory[start + first : start + last]
     if len(found) == 2:
         (kind, words), (other, decoder) = found.values()
         starts = range(0, max(len(words), len(decoder)), CHUNK)
         if kind == other and not all(np.array_equal(words[n : n + CHUNK], decoder[n : n + CHUNK]) for n in starts):
             raise InputError(UNTIED, "existing", path=folder)
+
+
+def tables(path: Path) -> Iterator[Table]:
+    """Yield the tables of a safetensors file; by hand, as the images of data lack the library."""
+    memory = np.memmap(path, np.uint8, "r")
+    start = 8 + int.from_bytes(memory[:8].tobytes(), "little")
+    header = json.loads(memory[8 : min(start, HEADER)].tobytes())
+    places = {name: (one["dtype"], *one["data_offsets"]) for name, one in header.items() if "dtype" in one}
+    if start + max((last for *_, last in places.values()), default=0) != len(memory):
+        raise ValueError("it ends too soon")
+    for name, (kind, first, last) in places.items():
+        if name.endswith(TABLES):
+            yield name, kind, memory[start + first : start + last]
+
+
+def pickled_tables(path: Path) -> Iterator[Table]:
+    """Yield the tables of a file of `torch.save`, which names bytes of a ZIP archive; none of PyTorch before 1.6."""
+    if not zipfile.is_zipfile(path):
+        return
+    with zipfile.ZipFile(path) as archive:
+        (root,) = [name.removesuffix("data.pkl") for name in archive.namelist() if name.endswith("/data.pkl")]
+        for name, tensor in _Names(archive.open(f"{root}data.pkl")).load().items():
+            if name.endswith(TABLES):
+                (_, kind, key, *_), first, shape, *_ = tensor
+                memory, size = np.frombuffer(archive.read(f"{root}data/{key}"), np.uint8), ITEMS[kind]
+                yield name, kind, memory[first * size : (first + math.prod(shape)) * size]
+
+
+def _first(*parts: Any) -> Any:
+    return parts[0] if parts else None
+
+
+class _Names(pickle.Unpickler):
+    """Reads what a file of tensors says of them, and makes nothing else."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        if name.endswith("Storage"):
+            return name
+        return {"OrderedDict": OrderedDict, "_rebuild_tensor_v2": lambda *parts: parts}.get(name, _first)
+
+    def persistent_load(self, pid: Any) -> Any:
+        return pid

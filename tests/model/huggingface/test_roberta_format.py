@@ -177,12 +177,18 @@ def test_positions_from_another_id_than_the_padding_has_are_refused(tmp_path):
 
 
 @pytest.mark.parametrize("own", [True, False])
-@pytest.mark.parametrize(("kind", "dtype", "most"), [("roberta", "float32", "9MB"), ("camembert", "bfloat16", "3KB")])
+@pytest.mark.parametrize(
+    ("kind", "dtype", "most"),
+    [("roberta", "float32", "9MB"), ("camembert", "bfloat16", "3KB"), ("xlm-roberta", "float16", "")],
+)
 def test_a_decoder_of_its_own_is_refused_from_the_first_command_on(tmp_path, kind, dtype, most, own):
     theirs = their_model(kind, tie_word_embeddings=False).to(getattr(torch, dtype))
     if not own:
         theirs.lm_head.decoder.weight.data = theirs.roberta.embeddings.word_embeddings.weight.data.clone()
-    theirs.save_pretrained(write_tokenizer(tmp_path), max_shard_size=most)
+    theirs.save_pretrained(write_tokenizer(tmp_path), max_shard_size=most or "9MB")
+    if not most:  # as older writers
+        (tmp_path / "model.safetensors").unlink()
+        torch.save(theirs.state_dict(), tmp_path / "pytorch_model.bin")
     path = tmp_path / "config.json"
     path.write_text(path.read_text().replace('"tie_word_embeddings": false', '"tie_word_embeddings": true'))
     for read in (bert_format.load, lambda folder: existing_vocabulary.load(VocabConfig(existing=str(folder)))):

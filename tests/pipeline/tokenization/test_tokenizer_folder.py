@@ -22,7 +22,7 @@ from pipeline.shards import open_folder
 from pipeline.stages import stage
 from pipeline.storage.checksums import sha256
 from pipeline.tokenization import existing_vocabulary
-from pipeline.tokenization.wordpiece import UNUSED_IDS, WordPiece, build
+from pipeline.tokenization.wordpiece import UNUSED_IDS, PairFrame, WordPiece, build
 from tests.model.conftest import losses
 from tests.model.sizes import small
 from tests.model.tiny_bert import CONFIG, WORDS
@@ -335,10 +335,10 @@ def test_transformers_frames_texts_as_training_does(own):
     library.add_special_tokens(names[:-1])
     if own is not None:
         library.post_processor = own
-    source = vocabulary.framed(library.to_str(), segments=False)
+    source = vocabulary.framed(library.to_str(), False, PairFrame())
     made = Tokenizer.from_str(source)
     assert (made.encode("a").ids, made.encode("a", "a").ids) == ([0, 5, 2], [0, 5, 2, 5, 2])
-    assert vocabulary.framed(source, segments=False) == source
+    assert vocabulary.framed(source, False, PairFrame()) == source
 
 
 @pytest.mark.slow
