@@ -3,8 +3,9 @@
     python -m benchmarks.records.law [--plot docs/images/law.svg]
 
 Bits per byte = (least + size (parameters / 1e6)^-p + text (bytes worth / 1e6)^-q) (entries / 4096)^r, where text that
-is read again is worth less: Muennighoff et al. 2023. Each corpus has a factor of its own; of an unknown one it is their
-mean, and how much they differ is a part of the interval. Each record is also predicted by a law fitted without it.
+is read again is worth less: Muennighoff et al. 2023. Bytes count as those of English Wikipedia, by how far the text is
+compressed. Each corpus has a factor of its own; of an unknown one it is their mean, and how much they differ is a part
+of the interval. Each record is also predicted by a law fitted without it.
 
 Trainings of fewer than a million tokens are left out: up to there all sizes learn how frequent tokens are, and nothing
 of their context. Of records that differ in the rate alone, the best counts.
@@ -67,17 +68,23 @@ def main() -> None:
 def usual(rows: list[Row]) -> list[Row]:
     """Return the records that differ in size, text, readings or entries alone, each at its best rate."""
     best: dict[tuple[Any, ...], Row] = {}
+    english = density_of_english(rows)
     for row in sorted(rows, key=lambda row: -row[BITS]):
         if row["tokens"] >= LEAST and USUAL.items() <= row.items():
-            best[tuple(row[key] for key in ("corpus", "words", "readings", "size", "entries", "seed"))] = row
+            key = tuple(row[key] for key in ("corpus", "words", "readings", "size", "entries", "seed"))
+            best[key] = row | {"dense": row["density"] / english}
     return list(best.values())
+
+
+def density_of_english(rows: list[Row]) -> float:
+    return float(np.mean([row["density"] for row in rows if row["corpus"] == "enwiki"]))
 
 
 def expected(coefficients: dict[str, float], factor: float, row: Row) -> float:
     once = row["tokens_once"] * row["bytes_a_token"]
     readings = row["tokens"] / row["tokens_once"]
     inner = law.outside_embeddings(row["parameters"], row["entries"], int(row["size"].split("x")[1]))
-    return factor * law.bits_per_byte(coefficients, inner, once, readings, row["entries"])
+    return factor * law.bits_per_byte(coefficients, inner, once, readings, row["entries"], row["dense"])
 
 
 def fit(rows: list[Row]) -> tuple[dict[str, float], dict[str, float]]:
@@ -100,7 +107,7 @@ def fit(rows: list[Row]) -> tuple[dict[str, float], dict[str, float]]:
 
 def text_of(rows: list[Row], found: dict[str, float], factors: dict[str, float], residual: float) -> str:
     """Return the data file."""
-    read = [row["tokens"] * row["bytes_a_token"] for row in rows]
+    read = [row["tokens"] * row["bytes_a_token"] * row["dense"] for row in rows]
     english = [row for row in rows if row["corpus"] == "enwiki"]
     levels = [math.log(one) for one in factors.values()]
     made = (
@@ -109,6 +116,7 @@ def text_of(rows: list[Row], found: dict[str, float], factors: dict[str, float],
             "residual": round(residual, 4),  # of the logarithm, each record predicted without it
             "level": round(math.exp(float(np.mean(levels))), 4),  # of an unknown corpus, and how much corpora differ
             "levels": round(float(np.std(levels, ddof=1)) if levels[1:] else 0.1, 4),
+            "density": round(density_of_english(rows), 4),
             "records": len(rows),
             "factors_of_corpora": {key: round(value, 3) for key, value in factors.items()},
             "least_tokens": LEAST,

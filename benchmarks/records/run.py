@@ -25,7 +25,7 @@ import yaml
 from benchmarks.shared import read
 from model.config import ModelConfig
 from model.tracking.metrics_file import read_metrics
-from model.training import cost, probe
+from model.training import cost, law, probe
 from pipeline.records.checkpoint_folder import read_field
 from pipeline.records.manifest import require_manifest
 from pipeline.records.metrics import BITS, CorpusCounts, TrainingSummary
@@ -104,7 +104,15 @@ def trained(row: Row, corpora: Path) -> Row:
         f"seed={row['seed']}",
         *COMMON.split(),
     )
-    return record_of(row, Path(out), counts, spent)
+    return record_of(row | {"density": density_of(texts / f"{words}.jsonl")}, Path(out), counts, spent)
+
+
+def density_of(path: Path) -> float:
+    """Return the density of a text, as plans measure it."""
+    sample = bytearray()
+    for row in read(path):
+        law.add_sample(sample, row["text"])
+    return round(law.density(sample), 4)
 
 
 def record_of(row: Row, out: Path, counts: CorpusCounts, spent: float) -> Row:

@@ -4,6 +4,7 @@ Its coefficients are in `law.yaml`, which `python -m benchmarks.records.law` wri
 """
 
 import functools
+import lzma
 import math
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +15,7 @@ from pipeline.common.tables import read_table
 
 MILLION = 1e6
 USUAL = 4096  # entries of the vocabulary of most records
+SAMPLE, PIECE = 200_000, 6_000  # bytes of a text whose density is measured, and of each of its documents
 
 
 @dataclass(frozen=True)
@@ -42,14 +44,31 @@ def worth(once: float, readings: float, half: float) -> float:
     return once * (readings if readings <= 1 else 1 + half * -math.expm1(-(readings - 1) / half))
 
 
-def bits_per_byte(law: dict[str, float], parameters: float, once: float, readings: float, entries: float) -> float:
+def add_sample(sample: bytearray, text: str) -> None:
+    """Add the beginning of a text to a sample, as long as that is small."""
+    if len(sample) < SAMPLE:
+        sample += text.encode(errors="replace")[:PIECE] + b"\n"
+
+
+def density(sample: bytearray) -> float:
+    """Return the bits that a general compressor leaves of a byte of text without white space.
+
+    A letter of two bytes says no more than one of one: so scripts, and in part languages, compare.
+    """
+    return 8 * len(lzma.compress(sample)) / len(b"".join(sample.split()))
+
+
+def bits_per_byte(
+    law: dict[str, float], parameters: float, once: float, readings: float, entries: float, dense: float
+) -> float:
     """Return the expected bits per byte of a model trained on text of `once` bytes, without white space.
 
-    Its `parameters` are those outside the embeddings: a row of a vocabulary reads no context.
+    Its `parameters` are those outside the embeddings: a row of a vocabulary reads no context. `dense` is the text's
+    density next to that of the usual one, in whose bytes the law counts.
     """
     of_size = law["size"] * (parameters / MILLION) ** -law["size_power"]
-    of_text = law["text"] * (worth(once, readings, law["readings"]) / MILLION) ** -law["text_power"]
-    return float((law["least"] + of_size + of_text) * (entries / USUAL) ** law["entries_power"])
+    of_text = law["text"] * (worth(once * dense, readings, law["readings"]) / MILLION) ** -law["text_power"]
+    return float(dense * (law["least"] + of_size + of_text) * (entries / USUAL) ** law["entries_power"])
 
 
 def outside_embeddings(parameters: float, entries: int, hidden: int) -> float:
@@ -57,12 +76,12 @@ def outside_embeddings(parameters: float, entries: int, hidden: int) -> float:
     return parameters - entries * (hidden + 1)
 
 
-def expect(parameters: float, once: float, readings: float, entries: int) -> Expected:
+def expect(parameters: float, once: float, readings: float, entries: int, dense: float = 1.0) -> Expected:
     """Return what the law expects; its interval is wider the further it is from the records."""
     known = table()
-    bits = known["level"] * bits_per_byte(known["law"], parameters, once, readings, entries)
+    bits = known["level"] * bits_per_byte(known["law"], parameters, once, readings, entries, dense)
     low, high = known["range"]["bytes_read"]
-    beyond = max(1.0, once * readings / high, low / max(once * readings, 1.0))
+    beyond = max(1.0, once * dense * readings / high, low / max(once * dense * readings, 1.0))
     spread = math.exp(2 * math.hypot(known["residual"] * (1 + math.log(beyond)), known["levels"]))
     return Expected(bits, bits / spread, bits * spread, beyond)
 

@@ -16,7 +16,7 @@ import numpy as np
 from model.config import ModelConfig
 from model.config.training import SHARE
 from model.tracking.metrics_file import read_metrics
-from model.training import cost
+from model.training import cost, law
 from pipeline.errors import Restart
 from pipeline.records.manifest import Manifest, file_checksums
 from pipeline.shards import ShardInfo, write_shard
@@ -25,6 +25,7 @@ from pipeline.storage.atomic import write_text
 from pipeline.tokenization.wordpiece import SPECIAL, WordPiece, build
 
 ENTRIES, LENGTH, ROWS, BATCH = 4096, 64, 2048, 16  # of the text, and the samples of a step
+TOKENS = round(LENGTH * law.table()["fill"])  # of a sample: the cost of a step is not that of its tokens alone
 # Of plans: records of ModernBERT are far better at equal tokens.
 ARCHITECTURE, MODEL = "modernbert", "modern-tiny"
 SHAPES = {(1, 64): 60, (2, 128): 40, (4, 256): 10}  # layers and hidden size, and steps: seconds of two cores
@@ -53,7 +54,7 @@ def operations(model: ModelConfig, length: int) -> float:
 def cache_file(ours: int) -> Path:
     """Return where the rates of this machine are kept, with a number of its cores."""
     machine = f"{platform.machine()} {platform.processor()} {platform.python_version()} {os.cpu_count()}"
-    kind = f"{machine} {ours} {MODEL} {SHAPES}"
+    kind = f"{machine} {ours} {MODEL} {SHAPES} {TOKENS}"
     return places.user_cache() / f"steps-{hashlib.sha256(kind.encode()).hexdigest()[:12]}.json"
 
 
@@ -94,13 +95,13 @@ def measure(ours: int, shapes: dict[tuple[int, int], int]) -> Rates:
 
 
 def write_text_of_words(work: Path) -> None:
-    """Write a vocabulary and full shards of random words."""
+    """Write a vocabulary and shards of random words, as long as sentences fill samples."""
     (work / "vocab").mkdir()
     words = [f"w{number}" for number in range(ENTRIES - len(SPECIAL))]
     (work / "vocab" / "tokenizer.json").write_text(build([*SPECIAL, *words], lowercase=True))
     wordpiece, prepared = WordPiece.load(work / "vocab"), work / "prepare"
     prepared.mkdir()
-    draws, tokens = np.random.default_rng(0), LENGTH - 2
+    draws, tokens = np.random.default_rng(0), TOKENS - 2
     for split in ("train", "validation"):
         info = ShardInfo(
             split=split,

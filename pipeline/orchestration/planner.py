@@ -27,11 +27,12 @@ TITLES = "  size  parameters  entries      steps    tokens  readings  bits per b
 FILE = "hours.json"  # in the folder of a run: what was chosen
 RECIPE, STEP = "planned", probe.LENGTH * probe.BATCH  # tokens of a step: as in the records
 EVALUATIONS, EVALUATED = 5, 1000  # and the samples of each
-REST = 25.0  # seconds of the stages around training of a small text: vocabulary, conversion, report
+REST = 35.0  # seconds of starting the run and its training, of conversion and report
 PREPARED = 3.0  # time of the stages before training, in that of counting the words
 READ_UP = 0.99  # of the most readings of the records: as often as they
 LEAST = 0.3  # of the hours: what training has at least
 PART = 2**26  # bytes of a file range
+REPEATED = 0.3  # least density, as of text that repeats itself
 SHOWN = (0.5, 1.0, 2.0, 4.0, 8.0)  # hours of the table
 
 
@@ -40,7 +41,7 @@ class Text(NamedTuple):
 
     words: int
     bytes: int  # of UTF-8, without white space
-    letters: int
+    dense: float  # how much a byte says, next to one of the law's usual text
     whole: bool  # False: the hours do not suffice to read more
     seconds: float  # of counting
 
@@ -160,8 +161,6 @@ def doubts(best: Choice, text: Text) -> Iterator[str]:
         yield f"{best.size} is the largest size of the records; a larger one may be better"
     if best.readings > READ_UP * known["range"]["readings"]:
         yield "the text is read as often as in any record of the law, and the hours are not used up; more text helps"
-    if text.bytes > 1.3 * text.letters:
-        yield "a letter has several bytes here, as in no record: bits per byte will be fewer"
 
 
 def training_seconds(hours: float, text: Text) -> float:
@@ -176,7 +175,7 @@ def candidates(hours: float, text: Text, rates: probe.Rates, share: float) -> It
     tried = [entries for entries in least if entries == min(least) or least[entries] <= text.bytes]
     for size in known["sizes"]:
         for entries in tried:
-            bytes_a_token = known["bytes_a_token"][entries]
+            bytes_a_token = known["bytes_a_token"][entries] / text.dense
             layers, hidden = map(int, size.split("x"))
             model = probe.model_of(layers, hidden, entries)
             rate = probe.rate_at(rates, probe.operations(model, probe.LENGTH))
@@ -187,7 +186,7 @@ def candidates(hours: float, text: Text, rates: probe.Rates, share: float) -> It
             readings, parameters = tokens * bytes_a_token / once, cost.parameters(model)
             steps = max(1, round(tokens / STEP / known["fill"]))
             inner = law.outside_embeddings(parameters, entries, hidden)
-            expected = law.expect(inner, once, readings, entries)
+            expected = law.expect(inner, once, readings, entries, text.dense)
             yield Choice(size, entries, parameters, steps, tokens, readings, expected)
 
 
@@ -198,13 +197,15 @@ def count(config: PrepareConfig, most: float) -> Text:
         InputError: it cannot be read, or has none.
     """
     began = time.perf_counter()
-    words = size = letters = 0
+    words, size, sample = 0, 0, bytearray()
     for document in DocumentReader(config).distinct(PART, DocumentCounts()):
         parts = document.text.split()
-        words, letters = words + len(parts), letters + sum(map(len, parts))
+        words += len(parts)
         size += sum(len(part.encode(errors="replace")) for part in parts)
+        law.add_sample(sample, document.text)
         if words > most:
-            return Text(words, size, letters, False, time.perf_counter() - began)
+            break
     if not words:
         raise ConfigError("has no words to plan for", "corpus.path", config.corpus.path)
-    return Text(words, size, letters, True, time.perf_counter() - began)
+    dense = min(max(law.density(sample) / law.table()["density"], REPEATED), 1 / REPEATED)
+    return Text(words, size, dense, words <= most, time.perf_counter() - began)

@@ -2,6 +2,7 @@
 
 import json
 
+import numpy as np
 import pytest
 
 from model.training import law, probe
@@ -31,6 +32,14 @@ def words(tmp_path):
     lines = [json.dumps({"text": text}) for text in [*texts, texts[0]]]
     (tmp_path / "text.jsonl").write_text("\n".join(lines))
     return ["+corpus=jsonl", f"corpus.path={tmp_path}/text.jsonl", f"workdir={tmp_path}/run"]
+
+
+def random_words(count, seed):
+    """Words of a language in which some are frequent."""
+    rng = np.random.default_rng(seed)
+    letters = np.array(list("abcdefghijklmnopqrstuvwxyz"))
+    known = ["".join(np.random.default_rng(n).choice(letters, 3 + n % 7)) for n in range(2000)]
+    return [known[min(int(rng.pareto(0.7) * 3), 1999)] for _ in range(count)]
 
 
 def composed(*words):
@@ -82,13 +91,26 @@ def test_words_are_counted_once_each(words, tmp_path):
     config = composed(*words, "recipe=planned").stages["prepare"]
     text = planner.count(config, 1e9)
     assert (text.words, text.whole) == (40 * 50, True)
-    assert text.bytes == text.letters
     assert not planner.count(config, 100).whole
+
+
+def test_letters_of_two_bytes_say_as_much_as_those_of_one(words, tmp_path):
+    latin = [" ".join(random_words(120, seed)) for seed in range(400)]
+    greek = str.maketrans("abcdefghijklmnopqrstuvwxyz", "αβγδεζηθικλμνξοπρστυφχψωϊϋ")
+    expected = []
+    for number, texts in enumerate((latin, [text.translate(greek) for text in latin])):
+        path = tmp_path / f"{number}.jsonl"
+        path.write_text("\n".join(json.dumps({"text": text}) for text in texts))
+        config = composed("+corpus=jsonl", f"corpus.path={path}", f"workdir={tmp_path}/run", "recipe=planned")
+        text = planner.count(config.stages["prepare"], 1e9)
+        best = min(planner.candidates(0.02, text, RATES, 0.95), key=lambda one: one.expected.bits)
+        expected.append((best.expected.bits * text.bytes, best.readings))
+    assert expected[1] == pytest.approx(expected[0], rel=0.2)  # in bytes alone, half
 
 
 def test_no_text_is_read_more_often_than_was_measured():
     known = law.table()["range"]["readings"]
-    text = planner.Text(50_000, 250_000, 250_000, True, 1.0)
+    text = planner.Text(50_000, 250_000, 1.0, True, 1.0)
     few, many = (list(planner.candidates(hours, text, RATES, 0.95)) for hours in (0.1, 100.0))
     assert max(one.readings for one in many) == pytest.approx(known)
     assert all(more.steps >= less.steps for less, more in zip(few, many, strict=True))
@@ -98,13 +120,13 @@ def test_no_text_is_read_more_often_than_was_measured():
 def test_a_vocabulary_is_planned_for_no_less_text_than_it_was_tried_on():
     least = law.table()["text_of_entries"]
     for size in (10**5, 10**6, 10**7):
-        text = planner.Text(size // 5, size, size, True, 1.0)
+        text = planner.Text(size // 5, size, 1.0, True, 1.0)
         planned = {one.entries for one in planner.candidates(1.0, text, RATES, 0.95)}
         assert planned == {min(least)} | {entries for entries in least if least[entries] <= size}
 
 
 def test_a_plan_of_too_few_tokens_says_so():
-    text = planner.Text(50_000, 250_000, 250_000, True, 1.0)
+    text = planner.Text(50_000, 250_000, 1.0, True, 1.0)
     for hours, said in ((0.002, True), (1.0, False)):
         best = min(planner.candidates(hours, text, RATES, 0.95), key=lambda one: one.expected.bits)
         assert any("how frequent tokens are" in doubt for doubt in planner.doubts(best, text)) == said
