@@ -16,6 +16,7 @@ import torch
 from model.optim.build import ADAM
 from model.training import checkpoint
 from model.training.checkpoint import write
+from model.training.engine import require_moments
 from pipeline.errors import InputError
 from pipeline.records import checkpoint_folder
 from pipeline.records.checkpoint_folder import find_newest, name_of
@@ -180,3 +181,9 @@ def test_checkpoints_kept_for_their_words_are_averaged_only_as_the_last(tmp_path
     assert torch.equal(weights["w"], torch.full((2,), 90.0))
     with refused(InputError, "save_at_words", key="average"):
         checkpoint.average(*checkpoint_folder.locate(tmp_path / name_of(100)), 4)
+
+
+def test_the_moments_of_another_optimizer_are_refused(tmp_path):
+    path = write(tmp_path, state(1), {"w": torch.zeros(2)}, {"velocity.w": torch.zeros(2)})
+    with refused(InputError, key="optimizer", path=str(path)):
+        require_moments({"w": ADAM}, checkpoint.Tensors(path))

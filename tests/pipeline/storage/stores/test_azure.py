@@ -222,14 +222,3 @@ def test_what_is_stored_with_an_encoding_is_read_as_it_is_stored(bucket, store):
     container = azure_server.service(store.url).get_container_client(bucket.partition("//")[2])
     container.upload_blob("a.gz", b"not unpacked", content_settings=ContentSettings(content_encoding="gzip"))
     assert places.at(f"{bucket}/a.gz").open().read() == b"not unpacked"
-
-
-@served
-def test_a_list_of_several_pages_is_whole_although_requests_fail(bucket, store):
-    for number in range(7):
-        objects.put(f"{bucket}/many/{number}", b"")
-    store.requests.clear()
-    store.fault = lambda method, path, number: 503 if number == 2 else None
-    pages = list(AZURE.pages(f"{bucket}/many", "many/", 3))
-    assert [info.key for page in pages for info in page] == [f"many/{n}" for n in range(7)]
-    assert len(store.requests) == 4

@@ -4,7 +4,6 @@ import sys
 
 import pytest
 
-from pipeline.common import parallel
 from pipeline.errors import ConfigError, Restart, StoreError
 from pipeline.storage import places
 from pipeline.storage.checksums import sha256
@@ -79,17 +78,6 @@ def test_a_large_file_waits_for_a_store_that_stays_away_as_long_as_all_do(bucket
     with pytest.raises(Restart, match=f"{bucket}/large"):
         objects.put_file(f"{bucket}/large", file, sha256(file))
     assert objects.head(f"{bucket}/large") is None
-
-
-@pytest.mark.slow
-@served
-def test_a_list_of_several_pages_is_whole_although_requests_fail(bucket, store):
-    names = {f"many/{number:04}" for number in range(1100)}
-    parallel.each(lambda name: objects.put(f"{bucket}/{name}", b""), names)
-    store.requests.clear()
-    store.fault = lambda method, path, number: 503 if number == 2 else None
-    assert {info.key for info in objects.below(f"{bucket}/many")} == names
-    assert len(store.requests) == 3
 
 
 @served

@@ -132,6 +132,17 @@ def test_many_small_files_are_listed_once(bucket, store):
     assert len(store.requests) <= 40 + 8
 
 
+@pytest.mark.store
+def test_a_list_of_several_pages_is_whole_although_requests_fail(bucket, store):
+    for number in range(7):
+        objects.put(f"{bucket}/many/{number}", b"")
+    store.requests.clear()
+    store.fault = lambda method, path, number: 503 if number == 2 else None
+    pages = objects.client(bucket).pages(f"{bucket}/many", "many/", 3)
+    assert [info.key for page in pages for info in page] == [f"many/{n}" for n in range(7)]
+    assert len(store.requests) == 4
+
+
 @pytest.mark.parametrize("name", ["br[1]ack.txt", "sp ace.txt", "ünï.txt", "a+b%#?&*.txt"])
 def test_odd_names_are_read(bucket, name):
     objects.put(f"{bucket}/odd/{name}", b"odd")
