@@ -16,7 +16,6 @@ from tests.k8s.api import Object, Refused, ended
 from tests.k8s.control_plane import KUBECTL, ControlPlane
 from tests.k8s.kubelet import CAPACITY, now
 from tests.support import finished
-from tests.support.waiting import wait_for
 
 PART = {"app.kubernetes.io/part-of": "bert-pretrain"}
 Begin = Callable[["Ends"], "Small"]
@@ -31,8 +30,6 @@ class Small:
         self.ends, self.order, self.stories = ends, list[str](), list[str]()
         self.api, self.nodes = control.api(), control.api()
         self.owner: Owner | None = None
-        self.leaving = threading.Event()  # unset: deleted pods take their time
-        self.leaving.set()
         self.stopping = threading.Event()
         self.pods = threading.Thread(target=self._look, daemon=True)
 
@@ -109,8 +106,6 @@ class Small:
 
     def _sync(self, pod: Object, job: str) -> None:
         name, leaves = pod["metadata"]["name"], "deletionTimestamp" in pod["metadata"]
-        if leaves and not self.leaving.is_set():
-            return
         if not ended(pod) and pod["spec"].get("nodeName"):
             end = (143, "") if leaves else self.ends(job)
             if end is not None:
@@ -128,48 +123,6 @@ class Small:
         stage = {"name": "stage", "image": "i:1", "imageID": "", "ready": False, "restartCount": 0, "state": state}
         status = {"phase": "Failed" if code else "Succeeded", "containerStatuses": [stage]}
         self.nodes.patch("pods", self.namespace, pod, {"status": status}, "status")
-
-
-def quota(small: Small, there: bool) -> None:
-    if not there:
-        small.api.delete("resourcequotas", small.namespace, "none")
-        return
-    spec = {"metadata": {"name": "none"}, "spec": {"hard": {"pods": "0"}}}
-    small.api.create("resourcequotas", small.namespace, spec)
-
-
-def admission(small: Small, there: bool) -> None:
-    """A policy of the cluster's, as webhooks are: it refuses pods of this namespace."""
-    name = f"deny-{small.namespace}"
-    if not there:
-        small.api.delete("validatingadmissionpolicybindings", None, name)
-        small.api.delete("validatingadmissionpolicies", None, name)
-        return
-    rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}
-    policy = {
-        "matchConstraints": {"resourceRules": [rule]},
-        "validations": [{"expression": "false", "message": "no image is signed"}],
-    }
-    label = {"kubernetes.io/metadata.name": small.namespace}
-    binding = {
-        "policyName": name,
-        "validationActions": ["Deny"],
-        "matchResources": {"namespaceSelector": {"matchLabels": label}},
-    }
-    for kind, spec in (("policies", policy), ("policybindings", binding)):
-        item = {"metadata": {"name": name}, "spec": spec}
-        small.api.create(f"validatingadmission{kind}", None, item)
-    wait_for(lambda: refuses(small))  # the server compiles policies every second
-
-
-def refuses(small: Small) -> bool:
-    pod = {"metadata": {"name": "probe"}, "spec": {"containers": [{"name": "a", "image": "i:1"}]}}
-    path = small.api.path("pods", small.namespace)
-    try:
-        small.api.ask("POST", path, pod, params={"dryRun": "All"})
-    except Refused:
-        return True
-    return False
 
 
 class Driver:

@@ -139,18 +139,3 @@ def test_bad_configuration_ends_it_in_its_own_words(kubeflow, begin, overlay):
     apply(small, overlay)
     with pytest.raises(UserError, match="stage train: steps=0: at least 1"):
         small.drive(node(small))
-
-
-def test_the_driver_may_do_no_more(kubeflow, begin, overlay):
-    small = begin(lambda job: (0, ""))
-    apply(small, overlay)
-    account = f"--as=system:serviceaccount:{small.namespace}:driver"
-    for verb, kind, answer in (
-        ("list", "trainjobs", "yes"),
-        ("create", "trainjobs", "yes"),
-        ("list", "trainingruntimes", "yes"),
-        ("patch", "trainjobs", "no"),
-        ("delete", "jobs", "no"),
-        ("list", "secrets", "no"),
-    ):
-        assert small.kubectl("auth", "can-i", verb, kind, account).split()[-1] == answer, kind

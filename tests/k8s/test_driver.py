@@ -10,34 +10,11 @@ from pipeline.errors import InputError, Restart, UserError
 from pipeline.orchestration import job_status
 from tests.k8s import control_plane
 from tests.k8s.kubelet import now
-from tests.k8s.small import Driver, admission, quota
-from tests.support.waiting import wait_for
+from tests.k8s.small import Driver
 
 pytestmark = [pytest.mark.k8s, pytest.mark.timeout(300)]
 
 QUEUE = "kueue.x-k8s.io/queue-name"
-
-
-def test_the_driver_owns_its_jobs_and_takes_them_with_it(begin, capsys):
-    """The garbage collector of the control plane does it."""
-    ends: list[tuple[int, str]] = []
-    small = begin(lambda job: ends[0] if ends else None)
-    small.declare("a")
-    owner = small.started()
-    first = small.driver(small.node("a"))
-    first.custom.create(job_status.job_of(*templates(first), "a", first.record.digest("a"), "/run.json", owner))
-    wait_for(lambda: is_active(small, "a"))
-    job = small.job("a")
-    assert job["metadata"]["ownerReferences"] == [
-        {"apiVersion": "batch/v1", "kind": "Job", "name": "driver", "uid": owner.uid}
-    ]
-    assert (job["metadata"]["labels"][job_status.RUN], job["metadata"]["labels"][job_status.STAGE]) == ("driver", "a")
-    small.kubectl("delete", "job", "driver")
-    assert small.started() != owner
-    second = Driver(capsys, small, small.node("a"))
-    second.wait(lambda story: is_active(small, "a") and small.job("a")["metadata"]["uid"] != job["metadata"]["uid"])
-    ends.append((0, ""))
-    assert "a made" in second.end()
 
 
 def templates(driver):
@@ -65,23 +42,6 @@ def test_a_job_that_nobody_owns_is_followed_if_it_is_for_the_same(begin):
         small.drive(small.node("b"))
 
 
-def test_a_new_job_waits_for_the_pods_of_the_deleted_one(begin, capsys):
-    ends: list[tuple[int, str]] = []
-    small = begin(lambda job: ends[0] if ends else None)
-    small.declare("a")
-    small.started()
-    driver = Driver(capsys, small, small.node("a"))
-    driver.wait(lambda story: is_active(small, "a"))
-    small.leaving.clear()
-    small.kubectl("delete", "job", "a")
-    driver.wait(lambda story: "waits for the end of 1 pods of its deleted Job" in story)
-    assert [job["metadata"]["name"] for job in small.api.find("jobs", small.namespace)] == ["driver"]
-    small.leaving.set()
-    driver.wait(lambda story: is_active(small, "a"))
-    ends.append((0, ""))
-    assert "a made" in driver.end()
-
-
 def test_a_server_that_stays_away_asks_for_a_restart(begin, monkeypatch, tmp_path):
     small = begin(lambda job: (0, ""))
     away = tmp_path / "away"
@@ -93,17 +53,17 @@ def test_a_server_that_stays_away_asks_for_a_restart(begin, monkeypatch, tmp_pat
         small.drive(small.node("a"))
 
 
-@pytest.mark.parametrize(("obstacle", "words"), [(quota, "exceeded quota"), (admission, "no image is signed")])
-def test_what_keeps_pods_from_being_created_is_said_once(begin, capsys, obstacle, words):
+def test_what_keeps_pods_from_being_created_is_said_once(begin, capsys):
     small = begin(lambda job: (0, ""))
     small.declare("a")
-    obstacle(small, True)
+    spec = {"metadata": {"name": "none"}, "spec": {"hard": {"pods": "0"}}}
+    small.api.create("resourcequotas", small.namespace, spec)
     driver = Driver(capsys, small, small.node("a"))
-    driver.wait(lambda story: words in story)
+    driver.wait(lambda story: "exceeded quota" in story)
     driver.wait(lambda story: len(small.api.find("events", small.namespace)) > 3)  # one an attempt
-    assert driver.story.count(words) == 1
+    assert driver.story.count("exceeded quota") == 1
     assert "FailedCreate" in driver.story
-    obstacle(small, False)
+    small.api.delete("resourcequotas", small.namespace, "none")
     assert "a made" in driver.end()
 
 

@@ -224,35 +224,6 @@ def test_a_restart_of_one_stage_takes_the_new_template(cluster, training, root):
     assert "resumed after step" in cluster.log(training.name(0))
 
 
-def test_promised_gpus_that_cannot_be_used_end_it(cluster, training):
-    training.manifest["items"][0]["data"]["gpus"] = "1"
-    cluster.apply(training.manifest)
-    cluster.wait(lambda: cluster.is_over("driver"), 240)
-    assert reason(cluster, "train") == "PodFailurePolicy"
-    assert "error: stage train: BERT_GPUS=1" in cluster.log("driver")
-
-
-def test_a_policy_that_admits_no_pods_is_named_once(cluster, training):
-    spec = {"limits": [{"type": "Container", "max": {"memory": "512Mi"}}]}
-    limit = {"metadata": {"name": "small"}, "spec": spec}
-    cluster.apply(training.manifest)
-    cluster.wait(lambda: cluster.running("driver"), 60)
-    cluster.api.create("limitranges", NAMESPACE, limit)
-
-    def refusals():
-        events = cluster.api.find("events", NAMESPACE)
-        return [event for event in events if event["reason"] == "FailedCreate"]
-
-    try:
-        cluster.wait(lambda: "memory limit of 512Mi" in cluster.log("driver"), 240)
-        cluster.wait(lambda: len(refusals()) > 2, 240)  # of other pods each
-    finally:
-        cluster.api.delete("limitranges", NAMESPACE, "small")
-    training.end()
-    named = re.findall(r"warning: job (\S+): FailedCreate", cluster.log("driver"))
-    assert len(named) == len(set(named)), "a stage's refusal is printed once"
-
-
 def test_a_mistake_in_the_overrides_fails_the_driver_at_once(cluster, training):
     training.manifest["items"][0]["data"]["overrides"] += "recipe=devlyn\n"
     cluster.apply(training.manifest)
