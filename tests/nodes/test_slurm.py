@@ -16,7 +16,7 @@ from pipeline.errors import Exit
 from pipeline.orchestration.slurm_job import encode_exit
 from pipeline.records.manifest import Manifest
 from tests.nodes.machines import kill, missing, wait_for
-from tests.nodes.slurm_cluster import module, slurm_cluster
+from tests.nodes.slurm_cluster import slurm_cluster
 from tests.nodes.slurm_runs import PAGE, SETTINGS, STEPS, Run, copy_of, from_page, start, state, used, weights
 
 pytestmark = [pytest.mark.slurm, pytest.mark.timeout(1800)]
@@ -278,25 +278,6 @@ def test_a_job_that_is_to_be_cancelled_for_another_queues_again(run):
     wait_for(lambda: run.cluster.restarts(job) == 1, "it is in the queue again")
     run.cluster.running("train", workdir)
     run.cluster.cancel(workdir)
-
-
-def test_a_bug_or_a_loss_that_is_not_finite_is_not_queued_again(run):
-    broken = run.cluster.folder / "broken.py"
-    broken.write_text("raise RuntimeError('a broken installation')\n")
-    node, imported = run.cluster.nodes[1], module("deepspeed/__init__.py")
-    node.do("mount", "--bind", str(broken), imported)
-    bug = copy_of(run, "bug", *TRAINING)
-    code = start(run.cluster, bug).driver.wait(900)
-    node.do("umount", imported)
-    assert code == Exit.BUG
-    diverged = copy_of(run, "diverged", *TRAINING)
-    more = ["train.optimizer.learning_rate=1e30", "train.bad_steps=3"]
-    assert start(run.cluster, diverged, *more).driver.wait(900) == Exit.DIVERGED
-    for workdir, code in ((bug, Exit.BUG), (diverged, Exit.DIVERGED)):
-        job = run.cluster.job("train", workdir)
-        assert (job["JobState"], job["Restarts"]) == ("FAILED", "0")
-        assert job["ExitCode"] == f"{int(code)}:0"
-    run.cluster.idle()
 
 
 @pytest.mark.parametrize("code", [Exit.BUG, Exit.USER, Exit.DIVERGED])

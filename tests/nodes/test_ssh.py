@@ -9,7 +9,6 @@ import shlex
 import signal
 import sys
 import time
-from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -194,17 +193,6 @@ def test_data_that_a_host_does_not_see_are_named(lab):
     assert str(folder) in line
 
 
-def test_other_code_on_a_host_is_named(lab):
-    path = lab.project / "model" / "training" / "optimizer.py"
-    other = lab.folder / "optimizer.py"
-    other.write_text(path.read_text() + "\n# another version\n")
-    lab.machines[1].do("mount", "--bind", str(other), str(path))
-    said = refused(lab, lab.launch(lab.folder / "code"))
-    lab.machines[1].do("umount", str(path))
-    assert "code: model/optim/build.py" in said
-    assert "on node1" in said
-
-
 def test_a_host_without_the_project_is_named(lab):
     lab.machines[1].do("mount", "-t", "tmpfs", "none", str(lab.project))
     said = refused(lab, lab.launch(lab.folder / "project"))
@@ -212,19 +200,6 @@ def test_a_host_without_the_project_is_named(lab):
     # An environment that has the package elsewhere gets as far as the script.
     (line,) = [line for line in said.splitlines() if "node1: " in line]
     assert "No module named" in line or "train.py" in line
-
-
-def test_other_versions_on_a_host_are_named(lab):
-    (found,) = [f for f in metadata.files("deepspeed") or [] if f.name == "METADATA"]
-    path = Path(os.path.realpath(found.locate()))
-    other = lab.folder / "METADATA"
-    version = metadata.version("deepspeed")
-    other.write_text(path.read_text().replace(f"Version: {version}", "Version: 0.0.1", 1))
-    lab.machines[1].do("mount", "--bind", str(other), str(path))
-    said = refused(lab, lab.launch(lab.folder / "versions"))
-    lab.machines[1].do("umount", str(path))
-    assert f"versions: deepspeed ({version}, 0.0.1)" in said
-    assert "on node1" in said
 
 
 def test_a_host_without_the_environment_is_named(lab):
@@ -307,14 +282,6 @@ def test_a_rank_that_never_comes_is_named_with_its_host(lab, number):
     assert "within 8 s" in said
     for noise in ("Thread 0x", "waitForInput", "Exception raised from"):
         assert noise not in said
-
-
-def test_other_settings_on_a_host_are_named(lab):
-    out = lab.folder / "settings"
-    both = [by_hand(lab, number, out, f"bad_steps={number + 5}") for number in (0, 1)]
-    assert [command.wait() for command in both] == [Exit.USER] * 2, both[0].text()
-    assert "settings: bad_steps (5, 6)" in both[0].text()
-    lab.nothing_left()
 
 
 def test_a_checkpoint_of_two_hosts_goes_on_on_one(lab):
