@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from model.tracking.metrics_file import read_metrics
 from pipeline.reporting.dashboards import SECTIONS
 from tests.k8s.cluster import NAMESPACE
 from tests.support.servers.wandb_server import KEY, WandbServer
@@ -64,23 +63,6 @@ def test_one_apply_makes_a_table_of_scores(cluster, manifest):
     measured = {line.split()[1] for line in said if line.startswith("ok ")}
     assert measured == {"compute", "all-reduce"}
     assert story.index("are good") < story.index("vocab         made of template prepare")
-
-
-def test_weights_and_biases_sees_the_whole_run(cluster, wandb):
-    runs = {run["displayName"]: run for run in wandb.runs.values()}
-    stages = {"vocab", "prepare", "tasks", "train", "convert", "evaluate-sample_next"}
-    assert stages <= runs.keys(), cluster.log("report")
-    assert {run["groupName"] for run in runs.values()} == {"sample"}
-    assert {runs[name]["jobType"] for name in stages} == {n.partition("-")[0] for n in stages}
-    assert "sample" in runs["train"]["tags"]
-    rows = read_metrics(cluster.claim / "sample" / "train")
-    losses = {row["step"]: row["loss"] for row in rows if row["kind"] == "train"}
-    logged = wandb.history(runs["train"]["name"])
-    assert {r["_step"]: r["train/loss"] for r in logged if "train/loss" in r} == losses
-    used = {(one["runName"], one["artifactID"]) for one in wandb.asked_for("UseArtifact")}
-    assert (runs["convert"]["name"], wandb.newest("sample-train")["id"]) in used
-    files = wandb.references("sample-prepare")
-    assert all("#sha256=" in entry["ref"] for entry in files.values())
 
 
 def test_dashboards_show_what_is_logged(wandb):

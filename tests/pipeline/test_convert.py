@@ -12,7 +12,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 from tokenizers import BertWordPieceTokenizer, Tokenizer
-from transformers import AutoModel, AutoModelForMaskedLM, AutoModelForPreTraining, AutoTokenizer, BertConfig
+from transformers import AutoModelForMaskedLM, AutoModelForPreTraining, AutoTokenizer, BertConfig
 from transformers import BertForPreTraining as Theirs
 from transformers import pipeline as hub
 
@@ -146,14 +146,6 @@ def test_a_modern_folder_of_transformers_is_a_start_with_more_entries(run, tmp_p
     assert AutoModelForMaskedLM.from_pretrained(tmp_path / "grown").config.vocab_size == 15
 
 
-def test_one_checkpoint_converts_like_its_run(run, tmp_path):
-    (single,) = checkpoint_folder.runs(Path(run.train)).glob("*/step-*")
-    stage.run("convert", run, convert.make)
-    converted(run, train=str(single), out=str(tmp_path / "other"))
-    for name in ("model.safetensors", "README.md"):
-        assert (tmp_path / "other" / name).read_bytes() == (Path(run.out) / name).read_bytes()
-
-
 @pytest.mark.parametrize("words", ["abcdefg", "abcdefghi", "stuvwxyz"])
 def test_another_vocabulary_is_refused(run, tmp_path, words):
     other = make_vocabulary(tmp_path / "other", words)
@@ -270,16 +262,6 @@ def test_padding_and_truncation_are_written_by_nobody(run, published):
     converted(run, train=str(published), vocab=None)
     written = Tokenizer.from_file(f"{run.out}/tokenizer.json")
     assert written.padding is written.truncation is None
-
-
-def test_what_a_published_encoder_lacks_is_drawn_and_said(run, published):
-    bare = AutoModel.from_pretrained(published, add_pooling_layer=False)
-    (published / "model.safetensors").unlink()
-    bare.save_pretrained(published)
-    made = converted(run, train=str(published), vocab=None)
-    for part in ("masked_head", "next_sentence", "pooler"):
-        assert part in made.summary
-    assert AutoModelForPreTraining.from_pretrained(run.out).config.vocab_size == 13
 
 
 def grown(run, published, words):

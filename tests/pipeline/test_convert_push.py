@@ -12,13 +12,13 @@ from model.encoders.architectures import build_model
 from model.training import checkpoint
 from pipeline import convert, run
 from pipeline.config import ConvertConfig, CorpusConfig, ExecutorConfig, RunConfig
-from pipeline.errors import ConfigError, Exit, InputError, Restart
+from pipeline.errors import ConfigError, InputError, Restart
 from pipeline.orchestration.kinds import KINDS
 from pipeline.records import checkpoint_folder
 from pipeline.storage.checksums import sha256
 from pipeline.storage.stores import retries
 from tests.pipeline.test_convert import SIZES, make_vocabulary, manifest
-from tests.support import finished, forked
+from tests.support import finished
 from tests.support.refusals import refused
 from tests.support.runs import configured, planned
 from tests.support.servers.hub_server import environment, server
@@ -205,9 +205,3 @@ def test_an_expired_token_is_one_line(trained, hub, tmp_path, monkeypatch):
     with refused(InputError, "HF_TOKEN", key="push") as caught:
         convert.run(settings(trained, tmp_path))
     assert "hf_expired" not in str(caught.value)
-    words = [f"{key}={getattr(settings(trained, tmp_path), key)}" for key in ("out", "train")]
-    # Not forked: the client reads the hub's address while it is imported.
-    done = forked.fresh("-m", "pipeline.convert", *words, f"vocab={trained}/vocab", "push=me/model")
-    assert done.returncode == Exit.USER
-    assert done.stderr.startswith("error: push=me/model: ")
-    assert done.stderr.count("\n") == 1

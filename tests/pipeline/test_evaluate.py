@@ -326,15 +326,6 @@ def test_a_point_that_diverges_neither_counts_nor_is_kept(config):
         run(replace(config, learning_rates=[1e30, 1e29], force=True))
 
 
-def test_a_point_at_which_one_seed_diverged_has_no_mean():
-    runs = [grid_search.Trial("pretrained", 16, rate, seed) for rate in (1e-2, 1e-3) for seed in (0, 1)]
-    done = {run: {"scores": {"accuracy": 0.9 - run.learning_rate}} for run in runs}
-    assert grid_search.best_of("accuracy", runs, done) == runs[2]
-    done[runs[3]] = {"scores": {}}
-    assert grid_search.counted(runs, done) == runs[:2]
-    assert grid_search.best_of("accuracy", runs, done) == runs[0]
-
-
 @pytest.mark.parametrize(
     "change",
     [

@@ -165,12 +165,6 @@ def test_a_model_of_pairs_names_a_line_without_a_tab(vocab, tmp_path, monkeypatc
         answers(folder, "", monkeypatch, capsys, input=str(tmp_path / "in.txt"))
 
 
-def test_a_tab_is_a_space_to_a_model_of_single_texts(vocab, tmp_path, monkeypatch, capsys):
-    folder = tuned("class", 2, ["no", "yes"], vocab, tmp_path / "single", texts=1)
-    tabbed, spaced = answers(folder, "a dog\tran .\na dog ran .", monkeypatch, capsys)
-    assert tabbed["probabilities"] == spaced["probabilities"]
-
-
 def test_scores_tags_answers_and_endings(vocab, tmp_path, monkeypatch, capsys):
     folder = tuned("class", 1, [], vocab, tmp_path / "score")
     (found,) = answers(folder, "the cat\tthe dog", monkeypatch, capsys)
@@ -286,14 +280,6 @@ def test_an_input_without_a_line_is_not_answered_by_silence(pretrained, monkeypa
         answers(pretrained, " \n\n", monkeypatch, capsys)
 
 
-def test_an_untrained_head_does_not_answer(pretrained, tmp_path, monkeypatch, capsys):
-    bare = transformers.BertModel.from_pretrained(pretrained)
-    bare.save_pretrained(tmp_path)
-    (tmp_path / "tokenizer.json").write_bytes((pretrained / "tokenizer.json").read_bytes())
-    with refused(InputError, r"line 1: .*masked_head", key="pretrained"):
-        answers(tmp_path, "the [MASK]", monkeypatch, capsys)
-
-
 def test_only_a_head_that_is_missing_is_named(pretrained, tmp_path, monkeypatch, capsys):
     theirs = transformers.BertForMaskedLM.from_pretrained(pretrained)
     theirs.save_pretrained(tmp_path)
@@ -307,6 +293,8 @@ def test_only_a_head_that_is_missing_is_named(pretrained, tmp_path, monkeypatch,
     with pytest.raises(InputError, match=r"line 1: .*next_sentence") as caught:
         answers(tmp_path, "the cat\tsat .", monkeypatch, capsys)
     assert "pooler" not in str(caught.value)
+    with refused(InputError, r"line 1: .*masked_head", key="pretrained"):
+        answers(tmp_path, "the [MASK]", monkeypatch, capsys)
 
 
 def hidden_states(folder, text):
@@ -455,10 +443,12 @@ def test_a_folder_without_a_model_is_told_from_one_that_has_it(pretrained, tmp_p
     with refused(InputError, r"pipeline\.convert", path=str(tmp_path / "gone")):
         predict.answerer(PredictConfig(pretrained=str(tmp_path / "gone")))
     work = tmp_path / "work"
-    (work / "train").mkdir(parents=True)
+    for made in ("train", "evaluate-own"):
+        (work / made).mkdir(parents=True)
     (work / "convert").symlink_to(pretrained)
-    for place in (work, work / "train"):
-        with pytest.raises(InputError, match=f"{place}: .*; use {work}/convert"):
+    (work / "evaluate-own" / "model").symlink_to(pretrained)
+    for place, model in ((work, "convert"), (work / "train", "convert"), (work / "evaluate-own", "evaluate-own/model")):
+        with pytest.raises(InputError, match=f"{place}: .*; use {work}/{model}"):
             embedded(place, "in.txt", "x.npy")
 
 
@@ -466,13 +456,6 @@ def test_a_folder_without_a_model_is_told_from_one_that_has_it(pretrained, tmp_p
 def test_a_name_of_the_hub_is_told_how_to_be_a_folder(name):
     with refused(InputError, f"hf download {name} ", path=name):
         predict.answerer(PredictConfig(pretrained=name))
-
-
-def test_the_model_of_an_evaluation_is_named(pretrained, tmp_path):
-    (tmp_path / "evaluate-own").mkdir()
-    (tmp_path / "evaluate-own" / "model").symlink_to(pretrained)
-    with pytest.raises(InputError, match=f"use {tmp_path}/evaluate-own/model"):
-        predict.answerer(PredictConfig(pretrained=str(tmp_path / "evaluate-own")))
 
 
 def test_settings_that_cannot_be_are_refused(pretrained, tmp_path):

@@ -221,11 +221,7 @@ def score_at(work, task, name, config, **figures):
 
 def test_checkpoints_of_two_trainings_are_two_curves(work):
     for train, step in (("train", 100), ("train", 200), ("train-512", 50), ("train-512", 80)):
-        name = f"{train}-{step}"
-        manifest(work / f"convert-{name}", "convert", "f", {}, step=step)
-        configure(work / f"convert-{name}", {"train": str(work / train)})
-        score_of(work, f"rte-{name}", 0.6)
-        configure(work / f"evaluate-rte-{name}", {"pretrained": str(work / f"convert-{name}")}, task="rte", title="RTE")
+        score_at(work, "rte", f"{train}-{step}", {"train": str(work / train)}, step=step)
     assert page(work).count("RTE over checkpoints") == 2
 
 

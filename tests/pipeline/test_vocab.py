@@ -154,21 +154,13 @@ def test_figures_describe_the_sample(books, tmp_path):
     assert figures["unknown_share"] == 0
 
 
-def test_the_sample_is_as_large_as_asked_and_keyed(books):
-    def sample(seed):
-        return list(vocab.sample_corpus(config(books, books, sample_bytes=5000, seed=seed)))
-
-    assert 4990 <= sum(len(text.encode()) for text in sample(0)) <= 5000
-    assert sample(0) == sample(0)
-
-
 def test_a_sample_is_spread_over_the_splits(books, monkeypatch):
     monkeypatch.setattr(vocab, "SPLIT_BYTES", 4000)
     monkeypatch.setattr(vocab, "LEAST_BYTES", 100)
     sample = vocab.sample_corpus(config(books, books, sample_bytes=2000))
     assert sample.splits > 3
     assert len(list(sample)) > 3
-    assert sample.bytes <= 2000
+    assert 1990 <= sample.bytes <= 2000
 
 
 @pytest.mark.parametrize("name", ["all.jsonl.gz", "all.jsonl.bz2", "all.tar.gz"])

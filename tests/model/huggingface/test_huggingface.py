@@ -129,8 +129,6 @@ def test_files_are_no_larger_than_asked_and_transformers_opens_them(tmp_path, st
     masked, _ = our_logits(CONFIG, state)
     found = their_logits(AutoModelForPreTraining.from_pretrained(tmp_path / "out"))
     torch.testing.assert_close(found.prediction_logits[0], masked, atol=1e-5, rtol=0)
-    again = bert_format.load(tmp_path / "out")[1]
-    assert all(torch.equal(again[name], state[name]) for name in state)
 
 
 def test_weights_that_are_parts_of_one_tensor_are_written_whole(tmp_path, state, vocab_folder):
@@ -263,22 +261,3 @@ def test_a_tokenizer_without_its_type_is_read_like_one_with(folder):
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # it would say that it is slow
         WordPiece.load(folder)
-
-
-@pytest.mark.shared_data
-@pytest.mark.parametrize("name", ["uncased", "cased", "chinese"])
-def test_all_corpora_are_tokenized_as_training_saw_them(shared_data, tmp_path, name):
-    (tmp_path / "vocab").mkdir()
-    source = shared_data / "vocab" / f"bert-base-{name}-vocab.txt"
-    (tmp_path / "vocab" / "vocab.txt").write_bytes(source.read_bytes())
-    ours = WordPiece.load(tmp_path / "vocab")
-    write_model(tmp_path / "out", replace(CONFIG, vocab_size=ours.size), tmp_path / "vocab")
-    opened = AutoTokenizer.from_pretrained(tmp_path / "out")
-    files = [path for path in sorted(shared_data.glob("wiki_text/*/**/*")) if path.is_file()]
-    files = files[::40] + sorted(shared_data.glob("books/*.md"))[::20]
-    for path in files:
-        lines = path.read_bytes()[:40_000].decode(errors="ignore").splitlines()
-        lines = [line for line in lines if "[" not in line]  # special tokens are text to us
-        ids, _ = ours.encode(lines)
-        found = opened(lines, add_special_tokens=False)["input_ids"]
-        assert [number for line in found for number in line] == ids.tolist(), path

@@ -10,10 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.config import CorpusConfig, FiltersConfig
+from pipeline.config import FiltersConfig
 from pipeline.filtering import filters
-from pipeline.readers import ReadLog, open_corpus
-from pipeline.text import clean
 from tests.pipeline.filtering.test_filters import story
 
 WORDS = st.sampled_from(["a", "B", "The", "x2", "é", "Straße", "ночь", "-", "don't", "1,000", "snake_case"])
@@ -37,20 +35,6 @@ def test_what_shares_an_n_gram_with_any_file_is_left_out(files, documents, n):
     assert isinstance(taken, filters.Decontamination)
     expected = [any(grams(text, n) & one for one in known) for text in documents]
     assert [taken.check(text) is not None for text in documents] == expected
-
-
-@pytest.mark.slow
-@pytest.mark.shared_data
-def test_real_articles_that_share_a_passage_with_real_questions_are_those_of_the_set(shared_data):
-    dev = shared_data / "glue/QNLI/dev.tsv"
-    known = set().union(*(grams(cell, 5) for line in dev.read_text().split("\n") for cell in line.split("\t")))
-    (taken,) = filters.build(FiltersConfig(decontaminate=[str(dev)], ngram=5))
-    corpus = CorpusConfig(name="w", reader="wikiextractor", path=str(shared_data / "wiki_text/en_2021"))
-    reader = open_corpus(corpus, "")
-    texts = {one.id: clean.clean(one.text) for one in reader.read(reader.splits(1 << 20)[0], ReadLog())}
-    expected = {name for name, text in texts.items() if not known.isdisjoint(grams(text, 5))}
-    assert 50 < len(expected) < len(texts) / 2
-    assert {name for name, text in texts.items() if taken.check(text)} == expected
 
 
 # Passages are found in evaluation files of all layouts.

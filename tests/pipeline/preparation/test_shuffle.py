@@ -2,7 +2,6 @@
 
 import dataclasses
 import pickle
-import sys
 
 import pytest
 import yaml
@@ -17,7 +16,7 @@ from pipeline.preparation.shard_sizes import buckets
 from pipeline.preparation.shuffle import DIRECT, ENDING, ShuffleLayout, unpack_block
 from pipeline.readers import FileRange
 from pipeline.readers.io.byte_ranges import firsts
-from tests.support import forked, preparing
+from tests.support import preparing
 
 SPLIT_BYTES = 64 * 2**20
 TASK_BYTES = RunnerConfig().task_bytes
@@ -169,7 +168,6 @@ def test_a_task_of_a_run_that_is_over_writes_nothing(corpus, tmp_path):
 # A document that is repeated, or very long, does not make a task large.
 
 
-GIB = 2**30
 WORDS = [f"{a}{b}{c}" for a in "bdfgklmnprst" for b in "aeiou" for c in "lmnrst"]
 
 
@@ -225,26 +223,3 @@ def test_the_first_of_the_documents_with_most_copies_is_kept(vocab, tmp_path):
     assert few.figures["documents"]["duplicate"] > 100
     assert (few.figures, few.files) == (single.figures, single.files)
     assert len(few.files) > 4
-
-
-@pytest.mark.engines
-@pytest.mark.parametrize("shape", ["200,000 times", "50 MB"])
-@pytest.mark.parametrize("exchange", ["files", "engine"])
-def test_a_task_stays_below_a_gibibyte(vocab, tmp_path, shape, exchange):
-    """All tasks run in one process here; its largest size is that of the largest task, and more."""
-    with (tmp_path / "text.txt").open("w") as file:
-        if shape == "50 MB":
-            file.write((story(3, 1400) + "\n") * 1100)
-        else:
-            file.write((story(3, 12) + "\n\n") * 200_000)
-        file.write("".join(f"\n\n{story(start, 9)}" for start in range(100)))
-    places = [f"vocab={vocab}", f"corpus.path={tmp_path}/text.txt", f"out={tmp_path}/out"]
-    words = [sys.executable, "-m", "pipeline.prepare", "+corpus=lines", *places, "validation_share=0.1"]
-    words.append(f"runner.exchange={exchange}")
-    code = f"import resource, subprocess, sys\nsubprocess.run({words!r}, check=True)\n"
-    code += "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024)"
-    ran = forked.fresh("-c", code, check=True)
-    most = int(ran.stdout.split()[-1])
-    size = (tmp_path / "text.txt").stat().st_size
-    print(f"{shape}, {exchange}: {size / 1e6:.0f} MB of text, {most / GIB:.2f} GiB")
-    assert most < GIB

@@ -3,7 +3,6 @@
 import re
 import shlex
 import sys
-from collections import Counter
 from itertools import accumulate, chain, pairwise
 
 import numpy as np
@@ -14,9 +13,7 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
 from pipeline import inspect, prepare, shards
-from pipeline.config import CorpusConfig
 from pipeline.errors import ConfigError
-from pipeline.preparation.documents import DocumentCounts, DocumentReader
 from pipeline.stages import stage
 from pipeline.text import sentences
 from pipeline.tokenization import alphabet, pretokenize, word_segmentation
@@ -88,35 +85,6 @@ def test_what_cannot_be_marked_is_refused_before_work_starts(tmp_path):
     with refused(ConfigError, "jieba", key="words"):
         configuration(tmp_path, words="spaces")
     assert not (tmp_path / "prepare").exists()
-
-
-@pytest.mark.slow
-@pytest.mark.shared_data
-def test_real_text_keeps_every_mark(shared_data, tmp_path):
-    """Full sentences lose nothing: ids and marks of shards are those of the documents."""
-    wordpiece = WordPiece(build(read_vocab(shared_data / "vocab/bert-base-chinese-vocab.txt")))
-    (tmp_path / "tokenizer.json").write_text(wordpiece.library.to_str())
-    file = shared_data / "wiki_text/zh_2024/AA_wiki_01"
-    corpus = CorpusConfig(name="zh", reader="wikiextractor", language="zh", path=str(file))
-    config = configuration(tmp_path, corpus=corpus, pairs="none", cross_documents=False)
-    stage.run("prepare", config, prepare.make)
-    intake, account, expected = (DocumentReader(config), DocumentCounts(), Counter[tuple[str, bool]]())
-    (split,) = intake.reader.splits(config.split_bytes)
-    chunks = intake.chunks([split], account, lambda done, documents: None)
-    found = {each.hash: each for chunk in chunks for each in chunk}
-    assert len(found) > 300
-    for sentence in chain.from_iterable(each.sentences for each in found.values()):
-        begins = {0, *accumulate(map(len, rjieba.cut(sentence)))}
-        encoded = wordpiece.library.encode(sentence, add_special_tokens=False)
-        for token, (start, _) in zip(encoded.tokens, encoded.offsets, strict=True):
-            within = "\u4e00" <= sentence[start] <= "\u9fff" and start not in begins
-            expected[token, token.startswith("##") or within] += 1
-    counted = Counter[tuple[str, bool]]()
-    for shard in shards.open_folder(tmp_path / "prepare", "train"):
-        ids = shard.ids(0, len(shard.values)).tolist()
-        goes_on = (shard.values > ids).tolist()
-        counted.update(zip(map(wordpiece.vocab.__getitem__, ids), goes_on, strict=True))
-    assert counted == expected
 
 
 # The letters of a learnt vocabulary: common ones by coverage, then those any text may have.
