@@ -63,6 +63,7 @@ def tuned(kind, outputs, labels, vocab, folder, texts=None, reading=None):
 
 def answers(folder, text, monkeypatch, capsys, **settings):
     monkeypatch.setattr(sys, "stdin", io.StringIO(text))
+    capsys.readouterr()  # what transformers has printed
     predict.predict(PredictConfig(pretrained=str(folder), **settings))
     return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
 
