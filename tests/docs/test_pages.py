@@ -159,7 +159,6 @@ def test_a_command_of_the_table_reads_what_it_names(command, tmp_path):
     sample(name, tmp_path)
     words = [*command.split(), f"corpus.path={tmp_path}", "size=100"]
     config = entry_point.compose_config("vocab", VocabConfig, words, False)
-    assert config is not None
     found, log = read(config.corpus)
     assert {document.text for document in found} == {TEXT}
     assert "broken" not in log

@@ -78,7 +78,6 @@ def test_a_run_resumes_at_another_stage_on_another_number_of_processes(root, wor
     out, every = tmp_path / "train", "log_every=4"
     assert start(root, work, out, every, "deepspeed=zero2", processes=2).wait(280) == 0
     manifest, rows = Manifest.read(out), losses(out)
-    assert manifest is not None
     (out / "manifest.json").unlink()
     for path in (out / "checkpoints" / manifest.fingerprint[:12]).glob("step-00000012/*"):
         path.write_bytes(path.read_bytes()[:100])  # the last checkpoint is damaged

@@ -391,7 +391,6 @@ def test_a_classifier_is_exported_with_its_head_and_scored_on_its_dev_set(run, t
     search = {"epochs": 1, "baseline": False, "keep": True, "sequence_length": 16}
     evaluate.evaluate(EvaluateConfig(task=task, workdir=str(tmp_path), force=False, **places, **search))
     evaluated = Manifest.read(places["out"])
-    assert evaluated is not None
     model = tmp_path / "tuned" / "model"
     made = converted(run, train=str(model), vocab=None, out=str(tmp_path / "served"), quantize="int8")
     assert names_of(str(tmp_path / "served")) == ["logits"]
@@ -404,7 +403,6 @@ def test_a_classifier_is_exported_with_its_head_and_scored_on_its_dev_set(run, t
 
 def test_what_no_training_changed_is_known_in_every_later_folder(run, tmp_path):
     settings = Manifest.read(run.train)
-    assert settings is not None
     masked = {"objective": {"next_sentence": False}, "start": None}
     dataclasses.replace(settings, config=settings.config | masked).write(Path(run.train))
     converted(run)

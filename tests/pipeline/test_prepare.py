@@ -62,9 +62,7 @@ def command(corpus, vocab, out, *more):
 
 def prepare(corpus, vocab, out, *more):
     run(*command(corpus, vocab, out, *more))
-    manifest = Manifest.read(out)
-    assert manifest is not None
-    return manifest
+    return Manifest.read(out)
 
 
 @pytest.fixture(scope="module")

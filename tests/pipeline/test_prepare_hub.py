@@ -53,9 +53,7 @@ def prepare(work, place, out, *words):
     words += ["validation_share=0.1", "split_bytes=40000"]
     done = forked.fresh("-m", "pipeline.prepare", *words, timeout=240)
     assert done.returncode == 0, done.stderr
-    manifest = Manifest.read(work / out)
-    assert manifest is not None
-    return manifest
+    return Manifest.read(work / out)
 
 
 def sums(manifest):

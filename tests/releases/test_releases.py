@@ -82,7 +82,6 @@ def test_a_training_that_was_stopped_resumes_after_its_last_step(release):
         stdout=subprocess.PIPE,
     )
     with process:
-        assert process.stdout is not None
         said = next(line for line in process.stdout if "resum" in line)
         time.sleep(1)
         process.send_signal(signal.SIGTERM)
@@ -103,7 +102,6 @@ def resume(top, command):
         run_plan.record_run(config, nodes).write()
     out = Path(next(node.config.out for node in nodes if node.kind == "train"))
     made = Manifest.read(out)
-    assert made is not None
     last = out / made.figures["checkpoint"]
     was = {name: load_file(last / name) for name in (checkpoint_folder.WEIGHTS, checkpoint_folder.MOMENTS)}
     shutil.rmtree(last)

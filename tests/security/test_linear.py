@@ -197,7 +197,6 @@ def patterns():
         names = [one.name for one in pkgutil.walk_packages(top.__path__, f"{top.__name__}.")]
         for name in [top.__name__, *names]:
             module = importlib.import_module(name)
-            assert module.__file__ is not None
             source = Path(module.__file__).read_text(encoding="utf-8")
             held = dict(vars(module))
             if name == "pipeline.text.wikitext":

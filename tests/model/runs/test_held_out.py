@@ -74,7 +74,6 @@ def test_the_best_checkpoint_is_the_result(work, tmp_path):
     best = min(held, key=lambda step: held[step]["loss"])
     assert best < max(held), "of no use here"
     made = Manifest.read(out)
-    assert made is not None
     path, state = checkpoint_folder.locate(out)
     assert (state.step, Path(made.figures["checkpoint"]).name) == (best, path.name)
     assert list(checkpoint_folder.steps(path.parent)) == [best, 12]

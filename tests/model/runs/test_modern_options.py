@@ -108,7 +108,6 @@ def test_the_average_scores_as_training_said(runs, work):
     model = build_model(source.config).eval()
     model.load_state_dict(source.state)
     manifest = Manifest.read(runs / "0-1")
-    assert manifest is not None
     objective = ObjectiveConfig(**manifest.config["objective"])
     data = DataConfig(**manifest.config["data"])
     held_out = Loader(data, objective, WordPiece.load(work / "vocab"), 0, "validation")
@@ -132,7 +131,6 @@ def test_a_checkpoint_without_an_average_says_so(runs, tmp_path):
 @pytest.mark.parametrize(("step", "share"), [(1, 0.5), (STEPS, 0.1)])
 def test_inspect_shows_what_a_step_was_trained_on(runs, work, step, share):
     manifest = Manifest.read(runs / "0-1")
-    assert manifest is not None
     tokenizer = WordPiece.load(work / "vocab")
     reached, *lines = inspect.replay_step(work / "prepare", str(runs / "0-1"), step, 99, tokenizer)
     assert f"{STEPS} steps" in reached

@@ -141,12 +141,9 @@ def test_the_newest_progress_arrives(server, tmp_path):
     path, authorization, body = server.asked[-1]
     assert (path, authorization) == ("/trainjobs/bert/train/status", "Bearer abc")
     request = kubeflow.TrainerV1alpha1UpdateTrainJobStatusRequest.from_dict(body)
-    assert request is not None
     status = request.trainer_status
     assert request.to_dict()["trainerStatus"].keys() == body["trainerStatus"].keys()
-    assert status is not None
     assert status.progress_percentage == 75
-    assert status.estimated_remaining_seconds is not None
     figures = {one.name: float(one.value) for one in status.metrics or []}
     assert figures == {"loss": pytest.approx(8 / 3, rel=1e-5), "tokens_per_second": 1e6}
 

@@ -47,7 +47,6 @@ def common_of(config, sources):
 
 
 def first_steps_of(made, shards="shards"):
-    assert made.steps is not None
     return TrajectoryHash(made, made.steps, common_of(made, {"data.dir": shards}))
 
 

@@ -22,7 +22,6 @@ BUCKET = 50_000_000
 
 def settings(stage, device, precision="bf16"):
     chosen = OmegaConf.to_container(OmegaConf.load(CONF / "deepspeed" / f"{stage}.yaml"))
-    assert isinstance(chosen, dict)
     config = TrainConfig(out="out", optimizer=OptimizerConfig(name="adamw"), precision=precision, deepspeed=chosen)
     return deepspeed_config(config, World(0, 2, torch.device(device)))
 
@@ -73,8 +72,6 @@ def test_made_up_entries_of_the_vocabulary_change_nothing():
     state = filled.state_dict()
     assert {name: x.shape for name, x in plain.state_dict().items()} == {name: x.shape for name, x in state.items()}
     for one, other in zip(plain.parameters(), filled.parameters(), strict=True):
-        assert one.grad is not None
-        assert other.grad is not None
         torch.testing.assert_close(one.grad.to_dense(), other.grad.to_dense())
 
 

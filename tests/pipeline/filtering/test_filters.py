@@ -152,7 +152,6 @@ def evaluation(folder):
 def test_documents_with_a_passage_of_an_evaluation_file_are_found(tmp_path):
     config = FiltersConfig(decontaminate=[str(evaluation(tmp_path))], ngram=5)
     (taken,) = filters.build(config)
-    assert isinstance(taken, filters.Decontamination)
     texts = ["He said: that -- The RIVER was here.", "然后她说那条河。"]  # case and marks apart
     texts.append("It was near a quiet green valley.")  # over two lines of a quoted field
     found = [drop for text in texts if (drop := taken.check(text))]

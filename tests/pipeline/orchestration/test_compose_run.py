@@ -4,13 +4,13 @@ The groups are those that `--help` of each stage lists, so that a new one is cov
 """
 
 import itertools
+import re
 
 import pytest
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import OmegaConf
 
-from model.config import TrainConfig
 from pipeline.cli import composing, conf_files, help_text
-from pipeline.config import ConvertConfig, EvaluateConfig, ExecutorConfig, ReportConfig, RunConfig
+from pipeline.config import EvaluateConfig, ExecutorConfig, RunConfig
 from pipeline.console.formatting import flatten
 from pipeline.errors import BY_FORCE, ConfigError, Diverged, InputError, named
 from pipeline.orchestration import compose_run, estimates, stage_keys
@@ -29,19 +29,14 @@ def of_command(kind, *words):
     schema = STAGES[kind].schema
     chosen = {word.partition("=")[0].lstrip("+") for word in words}
     missing = [group for group in help_text.groups(schema) if group in NEEDED.keys() - chosen]
-    config = composing.compose(kind, schema, [*(NEEDED[group] for group in missing), *words])
-    assert config is not None
-    return config
+    return composing.compose(kind, schema, [*(NEEDED[group] for group in missing), *words])
 
 
 def of_run(kind, *words):
     """What the stage reads in a run."""
     typed = compose_run.expand(["corpus=text", "corpus.path=TEXT", *words])
     config = compose_run.compose_recipe(typed, [])
-    assert config is not None
-    found = OmegaConf.create(OmegaConf.to_container(config.stages[kind], resolve=True))
-    assert isinstance(found, DictConfig)
-    return found
+    return OmegaConf.create(OmegaConf.to_container(config.stages[kind], resolve=True))
 
 
 def another(value):
@@ -91,40 +86,17 @@ def test_a_choice_and_a_key_of_it_both_count(kind, group, choice):
         assert found.get(name) == wanted.get(name), order
 
 
-@pytest.mark.parametrize(
-    ("words", "key", "values"),
-    [
-        (
-            ["train.optimizer=lamb", "train.optimizer.learning_rate=6e-3"],
-            "optimizer",
-            {"name": "lamb", "learning_rate": 6e-3},
-        ),
-        (
-            ["recipe=devlin", "train.schedule=wsd", "train.schedule.decay=sqrt"],
-            "schedule",
-            {"name": "wsd", "decay": "sqrt", "total_steps": 1_000_000},
-        ),
-        (
-            ["train.schedule=cosine", "train.schedule={warmup_share: 0.2}"],
-            "schedule",
-            {"name": "cosine", "warmup_share": 0.2},
-        ),
-        (
-            ["train.optimizer=lamb", "train.optimizer=adamw", "train.clip=2", "train.clip=3"],
-            "optimizer",
-            {"name": "adamw"},
-        ),
-        (
-            ["+train.deepspeed.wall_clock_breakdown=true", "train.deepspeed=zero2"],
-            "deepspeed",
-            {"wall_clock_breakdown": True},
-        ),
-    ],
-)
-def test_words_of_a_stage_count_in_a_run_in_any_order(words, key, values):
-    twice = len({word.partition("=")[0] for word in words}) < len(words) - 1
-    orders = [words] if twice else list(itertools.permutations(words))
-    for order in orders[: examples(len(orders), quick=2)]:
+COUNTED = {
+    "train.schedule=cosine|train.schedule={warmup_share: 0.2}": {"name": "cosine", "warmup_share": 0.2},
+    "+train.deepspeed.wall_clock_breakdown=true|train.deepspeed=zero2": {"wall_clock_breakdown": True},
+    "train.optimizer=lamb|train.optimizer=adamw|train.clip=2|train.clip=3": {"name": "adamw"},
+}
+
+
+@pytest.mark.parametrize(("words", "values"), COUNTED.items())
+def test_words_of_a_stage_count_in_a_run_in_any_order(words, values):
+    words, key = words.split("|"), re.search(r"\.(\w+)", words)[1]
+    for order in [words, words[::-1]] if len(words) == 2 else [words]:
         found = of_run("train", *order)[key]
         assert {name: found[name] for name in values} == values, order
 
@@ -213,22 +185,16 @@ def test_only_what_follows_training_is_copied(tmp_path):
 def test_a_copy_differs_in_seed_and_folders_alone(tmp_path):
     nodes = planned(tmp_path, "seeds=[0,1]")
     own, other = nodes["train"].config, nodes["train-seed1"].config
-    assert isinstance(own, TrainConfig)
-    assert isinstance(other, TrainConfig)
     assert (other.seed, other.out) == (1, f"{tmp_path}/train-seed1")
     own.seed, own.out = other.seed, other.out
     assert other == own
     converted = nodes["convert-seed1"].config
-    assert isinstance(converted, ConvertConfig)
     assert converted.train == f"{tmp_path}/train-seed1"
     first, second = (nodes[f"evaluate-sample_next{end}"].config for end in ("", "-seed1"))
-    assert isinstance(first, EvaluateConfig)
-    assert isinstance(second, EvaluateConfig)
     assert second.pretrained == f"{tmp_path}/convert-seed1"
     # The network with random weights is the same for all.
     assert (first.baseline, second.baseline) == (True, False)
     report = nodes["report"].config
-    assert isinstance(report, ReportConfig)
     assert f"{tmp_path}/train-seed1" in report.stages
 
 
@@ -243,7 +209,6 @@ def test_the_seed_of_the_run_need_not_be_among_them(tmp_path):
 def test_phases_and_checkpoints_of_a_recipe_follow_their_seed(tmp_path):
     nodes = planned(tmp_path, "recipe=devlin", "seeds=[0,1]")
     second = nodes["train-512-seed1"].config
-    assert isinstance(second, TrainConfig)
     assert (second.seed, second.start) == (1, f"{tmp_path}/train-seed1")
     nodes = planned(tmp_path, "recipe=babylm", "seeds=[0,1]")
     assert "train-seed1" in nodes["convert-checkpoints-seed1"].needs

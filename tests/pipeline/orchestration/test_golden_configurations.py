@@ -57,7 +57,6 @@ def values(line):
         config = compose_run.parse_run_argv("run", RunConfig, words, asked=False)
     except UserError as error:
         return {"refused": str(error.key)}
-    assert isinstance(config, RunConfig)
     stages = {name: dataclasses.asdict(one) for name, one in config.stages.items()}
     plain = {**dataclasses.asdict(dataclasses.replace(config, stages={})), "stages": stages}
     found = dict(flatten(json.loads(json.dumps(plain, default=str))))

@@ -7,10 +7,10 @@ import pytest
 
 from model.training import law, probe
 from pipeline.common import cores
-from pipeline.config import RunConfig
 from pipeline.errors import ConfigError
-from pipeline.orchestration import compose_run, planner
+from pipeline.orchestration import planner
 from tests.support.refusals import refused
+from tests.support.runs import composed
 
 RATES = [(7e5, 20_000.0), (3.3e6, 9_000.0), (2.1e7, 1_500.0)]
 
@@ -40,13 +40,6 @@ def random_words(count, seed):
     letters = np.array(list("abcdefghijklmnopqrstuvwxyz"))
     known = ["".join(np.random.default_rng(n).choice(letters, 3 + n % 7)) for n in range(2000)]
     return [known[min(int(rng.pareto(0.7) * 3), 1999)] for _ in range(count)]
-
-
-def composed(*words):
-    """The configuration of a command line."""
-    config = compose_run.parse_run_argv("run", RunConfig, list(words), asked=False)
-    assert isinstance(config, RunConfig)
-    return config
 
 
 def test_a_plan_is_settings_that_can_be_typed(words, tmp_path):

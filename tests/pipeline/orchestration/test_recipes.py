@@ -112,7 +112,6 @@ def test_the_hours_of_the_modern_recipe_are_those_of_its_page(root, tmp_path):
     hours = [found[phase].gpu_hours for phase in phases]
     page = (root / "docs/modernbert.md").read_text()
     said = re.search(r"about (\d+) GPU hours of training, of\s+which (\d+) in the first", page)
-    assert said is not None
     assert [sum(hours), hours[0]] == pytest.approx([int(count) for count in said.groups()], abs=1)
     tokens = [float(re.search(r"([\d,.]+) M tokens", str(found[p]))[1].replace(",", "")) for p in phases]
     assert tokens == pytest.approx([80_216, 11_324, 2_700], rel=0.02)
