@@ -176,19 +176,20 @@ def assert_first_epoch(loader, place):
         assert same(mine, theirs)
 
 
-def test_damaged_files_of_an_earlier_start_are_fetched_again(place):
-    for _ in range(2):
-        with ending(place) as loader:
-            assert_first_epoch(loader, place)
-        for path in (place.top / "cache").rglob("*.arrow"):
-            path.write_bytes(bytes(path.stat().st_size))
-
-
-def test_a_rank_that_is_ahead_opens_no_file_of_an_earlier_start(place):
+def started_and_damaged(place):
     with ending(place) as loader:
         assert_first_epoch(loader, place)
     for path in (place.top / "cache").rglob("*.arrow"):
         path.write_bytes(bytes(path.stat().st_size))
+
+
+def test_damaged_files_of_an_earlier_start_are_fetched_again(place):
+    for _ in range(2):
+        started_and_damaged(place)
+
+
+def test_a_rank_that_is_ahead_opens_no_file_of_an_earlier_start(place):
+    started_and_damaged(place)
     seen = []
 
     def gather(value):

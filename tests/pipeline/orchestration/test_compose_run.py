@@ -249,20 +249,6 @@ OUTS = {name: f"s3://wiki/run/{name}" for name in [*NAMES, "evaluate-rte"]}
 
 
 @pytest.mark.parametrize(
-    ("name", "stage"),
-    [
-        ("train", "train"),
-        ("train-512-seed1", "train-512"),
-        ("evaluate-rte", "evaluate"),
-        ("evaluate-curve-blimp", "evaluate-curve"),
-        ("preflight", "preflight"),
-    ],
-)
-def test_a_node_belongs_to_a_stage_of_the_recipe(name, stage):
-    assert stage_keys.owner(name, NAMES) == stage
-
-
-@pytest.mark.parametrize(
     ("stage", "error", "shown"),
     [
         ("train-512", ConfigError("too few", "steps", 1), "train-512.steps=1: too few"),
@@ -276,6 +262,8 @@ def test_a_node_belongs_to_a_stage_of_the_recipe(name, stage):
         ("prepare", InputError("no such file", "corpus.path", "a/size=3"), "corpus.path=a/size=3: no such file"),
         ("train", InputError("not found", path="https://a.b/c?steps=1"), "https://a.b/c?steps=1: not found"),
         ("preflight", ConfigError("bad", "steps"), "steps: bad"),
+        ("train-512-seed1", ConfigError("bad", "steps"), "train-512.steps: bad"),
+        ("evaluate-curve-blimp", ConfigError("bad", "epochs"), "evaluate-curve.epochs: bad"),
     ],
 )
 def test_keys_of_a_stage_get_its_name(stage, error, shown):

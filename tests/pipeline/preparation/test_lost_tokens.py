@@ -10,11 +10,12 @@ from pipeline import prepare
 from pipeline.beam import steps
 from pipeline.config import FiltersConfig, RunnerConfig
 from pipeline.errors import InputError
-from pipeline.preparation.plan import for_workers, make_plan, unpack
+from pipeline.preparation.plan import for_workers, make_plan
 from pipeline.records.metrics import CorpusCounts
 from pipeline.shards import open_folder
 from pipeline.shards.holdout import document_hash
 from pipeline.tokenization.wordpiece import SPECIAL
+from tests.pipeline.preparation.test_shuffle import begun
 from tests.support import preparing
 from tests.support.refusals import refused
 
@@ -110,10 +111,7 @@ def test_tasks_in_another_directory_read_and_write_the_same_files(tmp_path, monk
     plan = make_plan(given, Path("out"))
     assert (given.corpus.path, given.vocab) == ("texts/*.txt", "vocab")
     monkeypatch.chdir(tmp_path / "elsewhere")
-    plan.scratch.mkdir()
-    plan.claim()
-    task, (element,) = steps.Tokenize(plan), unpack(next(iter(plan.packets())))
-    task.setup()
+    task, (element,) = begun(plan)
     for write, part in list(task.process(element)):
         list(steps.WriteShards(plan).process((write, [part])))
     assert not plan.error_note.exists(), plan.error_note.read_text()

@@ -117,14 +117,20 @@ def test_the_graph_has_a_few_bytes_per_split(corpus):
     assert tasks == [(k, [split]) for k, split in enumerate(splits)]
 
 
+def begun(plan):
+    """The first map task of a plan, ready, and what it is given."""
+    plan.scratch.mkdir()
+    plan.claim()
+    task = steps.Tokenize(plan)
+    task.setup()
+    return task, unpack(next(iter(plan.packets())))
+
+
 @pytest.mark.parametrize("exchange", ["files", "engine"])
 def test_parts_arrive_in_any_order_and_twice(corpus, tmp_path, exchange):
     """An engine that runs a task again may keep what the first attempt left."""
     plan = planned(corpus, tmp_path, exchange=exchange)
-    plan.scratch.mkdir()
-    plan.claim()
-    task, (element,) = steps.Tokenize(plan), unpack(next(iter(plan.packets())))
-    task.setup()
+    task, (element,) = begun(plan)
     left = [each for each in task.process(element) if isinstance(each, tuple)]
     (key,) = {key for key, _ in left}
     values = [value for _, value in left]
@@ -195,10 +201,7 @@ def test_a_document_that_is_repeated_leaves_its_reading_task_once(vocab):
         "lines", f"{vocab}/a.txt", vocab, runner=RunnerConfig(exchange="engine"), minimum_characters=0
     )
     plan = make_plan(config, vocab)
-    plan.scratch.mkdir()
-    plan.claim()
-    task, (element,) = steps.Tokenize(plan), unpack(next(iter(plan.packets())))
-    task.setup()
+    task, (element,) = begun(plan)
     left = [blob for _, _, blob in task.work(*element)]
     assert sum(len(unpack_block(blob)) for blob in left) == len(set(texts))
 

@@ -19,6 +19,7 @@ from pipeline.records.manifest import Result, file_checksums
 from pipeline.records.metrics import Conversion
 from pipeline.stages import fingerprints, stage
 from pipeline.stages.registry import OTHERS, STAGES, type_of
+from tests.pipeline.stages.test_stage import settings as old
 from tests.support import finished
 from tests.support.refusals import refused
 from tests.support.runs import configured
@@ -77,16 +78,6 @@ class Newer(TasksConfig):
     """The schema of a later release."""
 
     fresh: int = 5  # an option that it added
-
-
-def old(tmp_path, **changes):
-    (tmp_path / "text").mkdir(exist_ok=True)
-    settings = {
-        "corpus": CorpusConfig(name="c", reader="books", path=str(tmp_path / "text")),
-        "source": str(tmp_path / "download"),
-        "out": str(tmp_path / "made"),
-    }
-    return settings | changes
 
 
 def make(config, out):

@@ -15,14 +15,14 @@ from tests.support import finished
 from tests.support.refusals import refused
 
 
-def config(tmp_path, **changes):
-    settings = {
-        "corpus": CorpusConfig(name="c", reader="books", path=str(tmp_path / "text")),
-        "source": str(tmp_path / "download"),
-        "out": str(tmp_path / "made"),
-    }
+def settings(tmp_path, **changes):
     (tmp_path / "text").mkdir(exist_ok=True)
-    return TasksConfig(**{**settings, **changes})  # type: ignore[arg-type]
+    corpus = CorpusConfig(name="c", reader="books", path=str(tmp_path / "text"))
+    return {"corpus": corpus, "source": str(tmp_path / "download"), "out": str(tmp_path / "made"), **changes}
+
+
+def config(tmp_path, **changes):
+    return TasksConfig(**settings(tmp_path, **changes))
 
 
 class Maker:

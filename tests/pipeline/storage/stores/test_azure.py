@@ -3,12 +3,11 @@
 import logging
 import os
 import socket
-import sys
 
 import pytest
 
 from pipeline.console.redact import redact
-from pipeline.errors import ConfigError, Restart, StoreError
+from pipeline.errors import Restart, StoreError
 from pipeline.storage import cached_folders, places
 from pipeline.storage.checksums import sha256
 from tests.support import objects
@@ -35,19 +34,6 @@ def nothing(monkeypatch):
     yield
     AZURE.made.clear()
     logging.getLogger("azure").setLevel(level)
-
-
-@pytest.mark.parametrize("module", ["azure.storage.blob", "azure.identity"])
-@pytest.mark.usefixtures("nothing")
-def test_a_missing_package_is_a_line(monkeypatch, module):
-    if module == "azure.identity":
-        pytest.importorskip("azure.storage.blob", reason="see make test-store")
-    monkeypatch.setenv("AZURE_STORAGE_ACCOUNT", "a")
-    monkeypatch.setitem(sys.modules, module, None)
-    for use in (AZURE.is_folder, AZURE.read, places.matching):
-        with pytest.raises(ConfigError, match=r"-e '\.\[azure\]'") as caught:
-            use("abfs://container/x*")
-        assert "\n" not in str(caught.value)
 
 
 FEDERATED = {"FEDERATED_TOKEN_FILE": "/absent", "CLIENT_ID": "c", "TENANT_ID": "t"}

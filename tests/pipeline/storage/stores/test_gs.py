@@ -1,10 +1,8 @@
 """Google Cloud Storage's own: credentials, checksums on the way, long uploads, pages of a list."""
 
-import sys
-
 import pytest
 
-from pipeline.errors import ConfigError, Restart, StoreError
+from pipeline.errors import Restart, StoreError
 from pipeline.storage import places
 from pipeline.storage.checksums import sha256
 from tests.support import objects
@@ -14,16 +12,6 @@ from tests.support.servers.store_proxy import RIGHT
 pytestmark = pytest.mark.store
 GS = objects.CLIENTS["gs"]
 served = pytest.mark.parametrize("store_kind", ["gs"], indirect=True, scope="session")
-
-
-def test_the_missing_package_is_a_line(monkeypatch):
-    monkeypatch.setitem(sys.modules, "google.cloud.storage", None)
-    GS.made.clear()
-    for use in (GS.is_folder, GS.read, places.matching):
-        with pytest.raises(ConfigError, match=r"-e '\.\[gcs\]'") as caught:
-            use("gs://bucket/x*")
-        assert "\n" not in str(caught.value)
-    GS.made.clear()
 
 
 def test_missing_credentials_are_a_line(monkeypatch, tmp_path):

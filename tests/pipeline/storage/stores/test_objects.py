@@ -237,3 +237,19 @@ def test_a_timeout_that_is_no_number_is_named(typed, monkeypatch):
     monkeypatch.setenv("BERT_STORE_TIMEOUT", typed)
     with refused(ConfigError, key="BERT_STORE_TIMEOUT"):
         retries.longest_wait()
+
+
+PACKAGES = [("boto3", "s3", "s3"), ("google.cloud.storage", "gs", "gcs")]
+PACKAGES += [("azure.storage.blob", "abfs", "azure"), ("azure.identity", "abfs", "azure")]
+
+
+@pytest.mark.parametrize(("module", "scheme", "extra"), PACKAGES)
+def test_a_missing_package_is_a_line(monkeypatch, module, scheme, extra):
+    client = objects.CLIENTS[scheme]
+    monkeypatch.setattr(client, "made", {})
+    monkeypatch.setenv("AZURE_STORAGE_ACCOUNT", "a")
+    monkeypatch.setitem(sys.modules, module, None)
+    for use in (client.is_folder, client.read, places.matching):
+        with pytest.raises(ConfigError, match=rf"-e '\.\[{extra}\]'") as caught:
+            use(f"{scheme}://bucket/x*")
+        assert "\n" not in str(caught.value)
