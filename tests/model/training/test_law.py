@@ -1,8 +1,8 @@
-"""The law of `hours=`: what must hold whatever its coefficients are."""
+"""The law of `hours=`: what must hold whatever its coefficients are; what a step takes on this machine."""
 
 import pytest
 
-from model.training import law
+from model.training import law, probe
 
 
 def test_more_of_anything_is_never_expected_to_be_worse():
@@ -35,3 +35,20 @@ def test_a_setting_is_between_those_of_the_nearest_sizes():
     for size, value in rates.items():
         assert law.near("rate", size) == pytest.approx(value)
     assert law.near("rate", 100 * sizes[-1]) == pytest.approx(rates[sizes[-1]])
+
+
+def test_rates_are_between_the_measured_ones_and_then_as_many_operations_a_second():
+    rates = [(1e6, 4000.0), (1e8, 40.0)]
+    assert probe.rate_at(rates, 1e7) == pytest.approx(400.0)
+    assert probe.rate_at(rates, 1e5) == pytest.approx(4000.0)
+    assert probe.rate_at(rates, 4e8) == pytest.approx(10.0)
+    assert probe.rate_at([(1e5, 30.0), *rates], 1e5) == pytest.approx(4000.0)  # the smallest was disturbed
+
+
+@pytest.mark.slow
+def test_a_machine_is_measured_once(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    rates = probe.measured_rates(2, {(1, 64): 8})
+    assert [rate > 0 for _, rate in rates] == [True]
+    assert probe.measured_rates(2) == rates
+    assert len(list(tmp_path.rglob("*.json"))) == 1

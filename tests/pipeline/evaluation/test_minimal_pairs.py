@@ -366,15 +366,6 @@ def test_a_model_without_its_masked_lm_head_is_refused(tmp_path, model_folder):
         stage.run("evaluate", config_of(tmp_path, bare), evaluate.make, in_place=True)
 
 
-@pytest.mark.slow
-@pytest.mark.shared_data
-def test_the_whole_of_blimp_is_read(shared_data):
-    pairs = zero_shot.read_pairs(str(shared_data), examples.task_of("blimp"))
-    assert (len(pairs), len(pairs.groups)) == (67_000, 67)
-    assert not pairs.malformed
-    assert len({group for group, _ in pairs.groups.values()}) == 13
-
-
 def test_a_column_without_a_name_is_no_column_of_the_task(tmp_path):
     """As pandas writes its index."""
     (tmp_path / "data.tsv").write_text("\tsen\twrong_sen\tphenomenon\n7\ta\tb\tSV\n")

@@ -193,19 +193,6 @@ def test_test_sets_have_no_labels_and_cola_has_a_header_there_alone(tmp_path):
     assert (found.texts[0], found.labels) == (["I ate.", "He eat."], [0, 0])
 
 
-EXCERPTS = [("glue_excerpts", task, None) for task in ("cola", "sst2", "rte", "ax")]
-
-
-@pytest.mark.shared_data
-@pytest.mark.parametrize(("place", "task", "rows"), [("glue", "wnli", 146), ("glue", "qnli", 5463), *EXCERPTS])
-def test_real_test_sets_are_read(shared_data, place, task, rows):
-    config = examples.task_of(task)
-    found = read_columns(shared_data / place, config, config.test, labelled=False)
-    assert not found.malformed
-    assert len(found.labels) == (rows or len(found.labels)) >= 90
-    assert rows is None or rows == config.test_rows
-
-
 @pytest.mark.shared_data
 def test_adversarial_glue_is_a_task_by_a_few_settings(shared_data):
     task = replace(OWN, columns=["sentence"], key="sst2")

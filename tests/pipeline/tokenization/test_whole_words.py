@@ -15,9 +15,8 @@ from tokenizers import Tokenizer
 from pipeline import inspect, prepare, shards
 from pipeline.errors import ConfigError
 from pipeline.stages import stage
-from pipeline.text import sentences
 from pipeline.tokenization import alphabet, pretokenize, word_segmentation
-from pipeline.tokenization.wordpiece import SPECIAL, WordPiece, build, read_vocab
+from pipeline.tokenization.wordpiece import SPECIAL, WordPiece, build
 from tests.support import preparing
 from tests.support.examples import examples
 from tests.support.refusals import refused
@@ -210,12 +209,3 @@ def test_a_missing_library_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "rjieba", None)
     with pytest.raises(ConfigError, match="pip install rjieba"):
         word_segmentation.segmenter("jieba")
-
-
-@pytest.mark.shared_data
-def test_real_text_goes_on_where_the_words_of_jieba_do(shared_data):
-    wordpiece = WordPiece(build(read_vocab(shared_data / "vocab/bert-base-chinese-vocab.txt")))
-    files = (path for path in (shared_data / "wiki_text/zh_2024").rglob("*") if path.is_file())
-    text = min(files).read_bytes()[:300_000].decode("utf-8", "ignore")
-    goes_on = check(wordpiece, sentences.split_sentences(text, "zh"), word_segmentation.segmenter("jieba"))
-    assert 0.25 < goes_on.mean() < 0.5

@@ -23,8 +23,6 @@ from tests.pipeline.evaluation.letter_model import write_letter_model
 from tests.support import forked
 from tests.support.refusals import refused
 
-pytestmark = pytest.mark.slow
-
 WORDS = [*SPECIAL, *"abcdefgh", *(f"##{letter}" for letter in "abcdefgh")]
 CONFIG = small(len(WORDS), hidden=32, feed_forward=64, dropout=0.0, attention_dropout=0.0)
 
@@ -161,6 +159,7 @@ def test_equal_texts_are_on_one_side(tmp_path, model_folder):
         read_sides(kind, TaskConfig(**{**vars(task), "dev_share": 1e-9}), None)
 
 
+@pytest.mark.slow
 def test_a_task_may_be_a_file_of_ones_own_as_the_page_says(tmp_path, model_folder, root):
     said = (root / "docs/stages/evaluate.md").read_text().partition("# FOLDER/task/mine.yaml")[2]
     (tmp_path / "conf" / "task").mkdir(parents=True)

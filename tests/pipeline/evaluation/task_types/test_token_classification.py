@@ -232,20 +232,6 @@ def test_mistakes_are_named(tmp_path, wordpiece):
         made(tmp_path, wordpiece, "-DOCSTART- -X- O\n")
 
 
-@pytest.mark.shared_data
-def test_real_entities_are_read(shared_data):
-    wordpiece = WordPiece.load(shared_data / "vocab" / "bert-base-cased-vocab.txt")
-    task = TaskConfig(
-        name="wnut", kind="tagging", label="1", folder="wnut17", metrics=["f1"], train="emerging.dev.conll"
-    )
-    kind = Tagging(str(shared_data / "ner"), task, wordpiece, 64)
-    part = kind.read("emerging.dev.conll")
-    assert len(part.truth) == 1009
-    found = kind.decode(part, perfect(kind, part))
-    assert (found, kind.score(part, found)["f1"]) == (part.truth, 1)
-    assert sum(len(entities(tags)) for tags in part.truth) == 836  # as Derczynski et al. 2017 say
-
-
 TAGS = st.sampled_from(["O", "B-x", "I-x", "B-y", "I-y"])
 PAIRS = st.lists(st.lists(st.tuples(TAGS, TAGS), min_size=1, max_size=8), min_size=1, max_size=4)
 
