@@ -18,7 +18,6 @@ from tests.k8s.kubelet import CAPACITY, now
 from tests.support import finished
 
 PART = {"app.kubernetes.io/part-of": "bert-pretrain"}
-Begin = Callable[["Ends"], "Small"]
 Ends = Callable[[str], tuple[int, str] | None]  # of a Job's pod: exit code, last words; None: runs
 
 

@@ -3,7 +3,6 @@
 import contextlib
 import json
 import re
-from typing import Any
 
 import psutil
 import pytest
@@ -23,7 +22,6 @@ WAYS = {
     "flux": ("--server-side", "--force-conflicts", "--field-manager=kustomize-controller"),
 }
 STEPS, BREAK = 80, 15  # steps in all, and before something happens
-Manifest = dict[str, Any]
 
 
 class Training:
