@@ -242,11 +242,6 @@ class CachedFolder:
                 path.unlink()
                 self.entries.pop(name, None)
 
-    def clear(self) -> None:
-        """Remove the local copy."""
-        shutil.rmtree(self.path, ignore_errors=True)
-        self.entries, self.sent = {}, ""
-
     @contextlib.contextmanager
     def reading(self) -> Iterator[bool]:
         """Be the only reader that fetches; false where a stage makes the folder here now.
