@@ -17,6 +17,7 @@ from model.config import ModelConfig
 from model.config.training import SHARE
 from model.tracking.metrics_file import read_metrics
 from model.training import cost, law
+from pipeline.console import terminal
 from pipeline.errors import Restart
 from pipeline.records.manifest import Manifest, file_checksums
 from pipeline.shards import ShardInfo, write_shard
@@ -32,6 +33,7 @@ SHAPES = {(1, 64): 60, (2, 128): 40, (4, 256): 10}  # layers and hidden size, an
 SETTINGS = [f"model={MODEL}", "objective=mlm", "optimizer=muon", "clip=null", "deepspeed=zero0", "log_every=2"]
 SETTINGS += [f"batch_size={BATCH}", f"micro_batch={BATCH}"]
 QUIET = ["tracking=none", "evaluate_every=1000000", "save_every=1000000", "evaluate_samples=16"]
+QUIET_LOAD = 0.5  # of what has begun; and half of the cores
 Rates = list[tuple[float, float]]  # operations of a token, and tokens per second, by operations
 
 
@@ -61,13 +63,19 @@ def cache_file(ours: int) -> Path:
 def measured_rates(ours: int, shapes: dict[tuple[int, int], int] = SHAPES) -> Rates:
     """Return the rates of this machine with a number of cores: those of an earlier call, if there was one.
 
+    Those of a busy machine are said to be so, and measured anew by the next call.
+
     Raises:
         Restart: a training that measures them failed; its output is on the terminal.
     """
     path = cache_file(ours)
     if found := strict_json.own(path).get("rates"):
         return [(work, rate) for work, rate in found]
+    load = os.getloadavg()[0]
     rates = measure(ours, shapes)
+    if load > QUIET_LOAD + ours / 2:
+        terminal.say(f"warning: measured next to other programs (load {load:.1f}); alone, the machine does more")
+        return rates
     path.parent.mkdir(parents=True, exist_ok=True)
     write_text(path, json.dumps({"rates": rates}) + "\n")
     return rates

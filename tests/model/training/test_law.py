@@ -1,5 +1,7 @@
 """The law of `hours=`: what must hold whatever its coefficients are; what a step takes on this machine."""
 
+import os
+
 import pytest
 
 from model.training import law, probe
@@ -46,9 +48,13 @@ def test_rates_are_between_the_measured_ones_and_then_as_many_operations_a_secon
 
 
 @pytest.mark.slow
-def test_a_machine_is_measured_once(tmp_path, monkeypatch):
+def test_a_machine_is_measured_once_unless_it_was_busy(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    rates = probe.measured_rates(2, {(1, 64): 8})
+    for load in (9.0, 0.2):
+        assert not list(tmp_path.rglob("*.json"))
+        monkeypatch.setattr(os, "getloadavg", lambda load=load: (load,))
+        rates = probe.measured_rates(2, {(1, 64): 8})
+        assert ("load 9.0" in capsys.readouterr().out) == (load == 9.0)
     assert [rate > 0 for _, rate in rates] == [True]
     assert probe.measured_rates(2) == rates
     assert len(list(tmp_path.rglob("*.json"))) == 1
