@@ -1,6 +1,6 @@
 """CirrusSearch's dumps of a wiki's index: a line of an action, then a line of a document.
 
-Source: https://dumps.wikimedia.org/other/cirrussearch/
+Source: https://dumps.wikimedia.org/other/cirrus_search_index/
 """
 
 from pipeline.readers import jsonl
@@ -29,9 +29,11 @@ class Reader(jsonl.Reader):
                     continue
                 line = next(lines, line)
                 page = jsonl.parse(line.text)
-                if page.get("namespace", 0) != 0:
-                    log["namespace"] += 1
+                if page.get("namespace", 0) != 0 or page.get("page_type") == "redirect":
+                    log["namespace" if page.get("namespace") else "redirect"] += 1
                     continue
+                if "namespace" in page:  # one of JSON or of data has no text
+                    page.setdefault("text", None)
                 place = f"{self.corpus.name}:{action['index'].get('_id', line.number)}"
                 document: Document | None = self.document(page, place, log)
             except (ValueError, AttributeError) as error:

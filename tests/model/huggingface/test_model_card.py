@@ -193,7 +193,7 @@ def test_weights_that_were_not_evaluated_have_no_held_out_figures():
         ({}, {"b: dumps of en.wikisource.org, 20200101": 2}, "CC BY-SA 3.0", "en.wikisource.org, dump of 2020-01-01"),
         ({"reader": "wikipedia", "files": [{"url": "https://x/dewiki-latest-p.xml"}]}, {}, "BY-SA", "de.wikipedia.org"),
         (
-            {"reader": "cirrussearch", "path": "/x/itwiki-20240101-c.json.gz"},
+            {"reader": "cirrussearch", "path": "/x/index_name=itwiki_content/itwiki_content-20240101-00000.json.bz2"},
             {},
             "4.0",
             "it.wikipedia.org, dump of 2024",
