@@ -12,9 +12,10 @@ from pipeline.readers.io import xml_prose
 
 SUFFIXES = (".nxml", ".xml", ".jats")
 _BLOCKS = "article-title subtitle title p list-item disp-quote verse-line speech def term sec abstract body"
-_DROPPED = (
-    "table-wrap table-wrap-group table fig fig-group disp-formula disp-formula-group ref-list fn fn-group tex-math "
-    "annotation supplementary-material media graphic inline-graphic object-id label back floats-group code"
+_DROPPED = "ref-list fn fn-group tex-math annotation inline-graphic object-id label back floats-group"
+_BETWEEN = (
+    "table-wrap table-wrap-group table fig fig-group disp-formula disp-formula-group supplementary-material media "
+    "graphic code"
 )
 _COUNTED = {"table-wrap": "tables", "fig": "figures", "disp-formula": "formulas", "xref": "references to others"}
 
@@ -50,7 +51,7 @@ class Reader(xml_prose.XmlFiles):
 
 def text_of(article: Element, log: ReadLog) -> str:
     """Return title, abstract and body of an article, a paragraph per line."""
-    prose = Prose(_BLOCKS, _DROPPED, Counter())
+    prose = Prose(_BLOCKS, _DROPPED, Counter(), _BETWEEN)
     meta, body = article.find("{*}front/{*}article-meta"), article.find("{*}body")
     heads = [] if meta is None else [*meta.findall("{*}title-group/{*}article-title"), *meta.findall("{*}abstract")]
     found = [text for part in [*heads, *([] if body is None else [body])] for text in prose.paragraphs(part)]

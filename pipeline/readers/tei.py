@@ -17,10 +17,8 @@ _BLOCKS = (
     "p head l ab item sp speaker stage div lg list row cell text body front back abstract salute signed u post entry "
     "argument byline closer dateline docAuthor docDate epigraph opener postscript trailer addrLine castItem titlePart"
 )
-_DROPPED = (
-    "note fw figure figDesc table formula listBibl titlePage gap del surplus interp interpGrp "
-    "teiHeader standOff facsimile"
-)
+_DROPPED = "note fw figDesc listBibl titlePage gap del surplus interp interpGrp teiHeader standOff facsimile"
+_BETWEEN = "figure table formula"
 _CHOSEN = ("corr", "expan", "reg")
 _COUNTED = {
     "note": "notes",
@@ -89,7 +87,7 @@ class Reader(xml_prose.XmlFiles):
     def read(self, file_range: FileRange, log: ReadLog) -> Documents:
         """Yield the works of the files that begin in the file range."""
         for name, root in self.roots(file_range, log, "TEI", "TEI.2"):
-            prose = Prose(_BLOCKS, _DROPPED, Counter())
+            prose = Prose(_BLOCKS, _DROPPED, Counter(), _BETWEEN)
             space = root.tag.rpartition("}")[0] + "}" if "}" in root.tag else ""
             parts = [*root.iterfind(f".//{space}profileDesc/{space}abstract"), *root.iterfind(f"{space}text")]
             pieces = "\0".join(piece for part in parts for piece in ("".join(prose.pieces(part)), ""))

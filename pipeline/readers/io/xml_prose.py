@@ -94,10 +94,11 @@ class XmlFiles(archives.ArchiveFiles):
 
 
 class Prose:
-    """Paragraphs are what `blocks` divide; what is in `dropped` is left out, and counted by name."""
+    """Paragraphs are what `blocks` divide; `dropped` elements are left out, and those between words, `apart`; counted."""
 
-    def __init__(self, blocks: str, dropped: str, counts: Counter[str]):
-        self.blocks, self.dropped, self.counts = set(blocks.split()), set(dropped.split()), counts
+    def __init__(self, blocks: str, dropped: str, counts: Counter[str], apart: str = ""):
+        self.blocks, self.counts = set(blocks.split()), counts
+        self.left = dict.fromkeys(apart.split(), f" {_LEFT}") | dict.fromkeys(dropped.split(), "")
 
     def paragraphs(self, element: Element) -> list[str]:
         """Return the paragraphs of an element, in order."""
@@ -125,9 +126,9 @@ class Prose:
                 yield each
                 continue
             name = local(each)
-            if name in self.dropped or not name or self.drops(each, name):
+            if name in self.left or not name or self.drops(each, name):
                 self.counts[name] += bool(name)
-                yield "" if name in self.dropped or not name else _LEFT
+                yield self.left.get(name, _LEFT if name else "")
                 continue
             if self.refers(each, name):
                 said = "".join(each.itertext())

@@ -198,11 +198,20 @@ def test_a_record_of_pubmed_is_its_title_and_the_parts_of_its_abstract(tmp_path)
     assert "\n".join([whole.text, title.text]).split("\n") == said
 
 
-def test_an_exponent_stays_one(tmp_path):
-    said = "Of 10<sup>6</sup> cells, 2.5 m<sup>2</sup> and 10<sup>-3</sup>."
+@pytest.mark.parametrize(
+    ("said", "text"),
+    [
+        (
+            "Of 10<sup>6</sup> cells, 2.5 m<sup>2</sup> and 10<sup>-3</sup>.",
+            "Of 10^6 cells, 2.5 m2 and 10^-3.",
+        ),
+        ("The rate<disp-formula>x</disp-formula>in all <disp-formula>y</disp-formula>.", "The rate in all."),
+    ],
+)
+def test_exponents_stay_and_words_around_a_formula_are_apart(said, text, tmp_path):
     path = tmp_path / "a.xml"
     path.write_text(f"<article><body><p>{said}</p></body></article>")
-    assert read(config("jats", path))[0][0].text == "Of 10^6 cells, 2.5 m2 and 10^-3."
+    assert read(config("jats", path))[0][0].text == text
 
 
 def test_a_record_that_breaks_off_is_named_by_the_one_before(tmp_path):
