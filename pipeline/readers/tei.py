@@ -17,20 +17,25 @@ _BLOCKS = (
     "p head l ab item sp speaker stage div lg list row cell text body front back abstract salute signed u post entry "
     "argument byline closer dateline docAuthor docDate epigraph opener postscript trailer addrLine castItem titlePart"
 )
-_DROPPED = "note fw figDesc listBibl titlePage gap del surplus interp interpGrp teiHeader standOff facsimile"
+_DROPPED = "note fw figDesc listBibl titlePage gap del surplus interp interpGrp teiHeader standOff facsimile rt rp"
 _BETWEEN = "figure table formula"
-_CHOSEN = ("corr", "expan", "reg")
+_APART = set("s bibl caesura castItem cit def desc dictScrap etym form gramGrp role roleDesc sense space usg xr".split())
+_ONE_OF = ("choice", "app", "rdgGrp")
+_CHOSEN = ("corr", "expan", "reg", "lem")
 _COUNTED = {
     "note": "notes",
     "figure": "figures",
     "table": "tables",
     "formula": "formulas",
     "ref": "references to others",
+    "rdg": "readings of others",
+    "rt": "readings of characters",
 }
 _CLOSING, _OPENING = re.compile(r"(?<!\s)\s++(?=[.,;:!?…)\]}»”’%]++(?:\s|$))"), re.compile(r"(?<=[(\[{«“„¿¡])\s+")
-# Nothing between words; a line end within one; an element of a word; one of a sentence.
-_GLUE, _BROKEN, _WORD, _SENTENCE = "\x01", "\x02", "\x03", "\x08"
-_TOUCHING, _APART = re.compile(rf"(?<=[^\s{_GLUE}]){_WORD}(?=\w)"), re.compile(rf"(?<=\s){_WORD}(?=\w)")
+# Nothing between words; a line end within one; an element of a word; the edge of one that has its own words.
+_GLUE, _BROKEN, _WORD, _EDGE = "\x01", "\x02", "\x03", "\x08"
+_TOUCHING, _SPACED = re.compile(rf"(?<=[^\s{_GLUE}]){_WORD}(?=\w)"), re.compile(rf"(?<=\s){_WORD}(?=\w)")
+_EDGES = re.compile(rf"(?<=[^\s(\[{{«“„¿¡{_EDGE}]){_EDGE}++(?=[^\s.,;:!?…)\]}}»”’%])")
 
 
 class Prose(xml_prose.Prose):
@@ -43,22 +48,27 @@ class Prose(xml_prose.Prose):
         return name == "ref" and element.get("type") in ("bibr", "biblio", "noteAnchor")
 
     def children(self, element: Element, name: str) -> list[Element]:
-        """Return the elements in an element; of a choice one: corrected, expanded, or in today's spelling."""
+        """Return the elements in an element; of a choice one: corrected, expanded, in today's spelling, the editor's."""
+        if name not in _ONE_OF:
+            return list(element)
         rank = [each for wanted in _CHOSEN for each in element if xml_prose.local(each) == wanted]
-        return (rank or list(element))[:1] if name == "choice" else list(element)
+        self.counts["rdg"] += len(element) - 1 if name != "choice" else 0
+        return (rank or list(element))[:1]
 
     def before(self, element: Element, name: str) -> str:
         """Return a mark for a line end, or for a word."""
         if name == "lb":
             return _BROKEN if element.get("break") == "no" else "\n"
-        if name == "s":
-            return _SENTENCE
+        if name in _APART:
+            return _EDGE
         if name in ("w", "pc"):
             return _WORD + (_GLUE if element.get("join") in ("left", "both") else "")
         return _BROKEN if name in ("pb", "cb") and element.get("break") == "no" else ""
 
     def after(self, element: Element, name: str) -> str:
-        """Return a mark where the next word is joined."""
+        """Return a mark where the next word is joined, or is another's."""
+        if name in _APART:
+            return _EDGE
         return _GLUE if name in ("w", "pc") and element.get("join") in ("right", "both") else ""
 
     def finished(self, paragraph: str) -> str:
@@ -67,8 +77,8 @@ class Prose(xml_prose.Prose):
         if _BROKEN in text:
             text = re.sub(rf"(?:[-¬⸗=]|(?<!\s))\s*+{_BROKEN}\s*+", "", text)
         # No blank tells where words are joined.
-        glued = _WORD in text and len(_TOUCHING.findall(text)) > len(_APART.findall(text))
-        text = text.replace(_SENTENCE, " ")
+        glued = _WORD in text and len(_TOUCHING.findall(text)) > len(_SPACED.findall(text))
+        text = _EDGES.sub(" ", text).replace(_EDGE, "")
         if _WORD in text:
             if glued:
                 text = text.replace(_WORD, f" {_WORD}")
