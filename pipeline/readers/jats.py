@@ -12,12 +12,12 @@ from pipeline.readers.io import xml_prose
 
 SUFFIXES = (".nxml", ".xml", ".jats")
 _BLOCKS = "article-title subtitle title p list-item disp-quote verse-line speech def term sec abstract body"
-_DROPPED = "ref-list fn fn-group tex-math annotation inline-graphic object-id label back floats-group"
+_DROPPED = "ref-list fn fn-group tex-math annotation inline-graphic object-id label back floats-group rt rp"
 _BETWEEN = (
     "table-wrap table-wrap-group table fig fig-group disp-formula disp-formula-group supplementary-material media "
     "graphic code"
 )
-_COUNTED = {"table-wrap": "tables", "fig": "figures", "disp-formula": "formulas", "xref": "references to others"}
+_COUNTED = {"table-wrap": "tables", "fig": "figures", "disp-formula": "formulas", "xref": "references to others", "rt": "readings"}
 
 
 class Prose(xml_prose.Prose):

@@ -15,6 +15,12 @@ from pipeline.storage.places import File
 from pipeline.text import encodings
 
 _AROUND = re.compile(r"<[?!].*|</?[a-z]++>|")  # the element around all rows, and what is before it
+# A row has those that say something of it.
+_NAMES = (
+    "Title Body Text Id PostTypeId PostId ParentId AcceptedAnswerId CreationDate DeletionDate Score ViewCount UserId "
+    "UserDisplayName OwnerUserId OwnerDisplayName LastEditorUserId LastEditorDisplayName LastEditDate LastActivityDate "
+    "Tags AnswerCount CommentCount FavoriteCount ClosedDate CommunityOwnedDate ContentLicense"
+).split()
 
 
 class _Files(text_lines.TextFiles):
@@ -55,7 +61,7 @@ class Reader(row_fields.LineRows):
             try:
                 if not row.startswith("<row "):
                     raise ValueError("neither <row … /> nor the element around all rows")
-                fields = dict.fromkeys(("Title", "Body", "Text")) | fromstring(row).attrib
+                fields = dict.fromkeys(_NAMES) | fromstring(row).attrib
                 document = self.document(fields, f"{self.corpus.name}:{fields.get('Id')}", log)
             except (ParseError, ValueError) as error:
                 file = compressed.CompressedFile(file_range.path)

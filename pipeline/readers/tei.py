@@ -28,8 +28,8 @@ _COUNTED = {
     "table": "tables",
     "formula": "formulas",
     "ref": "references to others",
-    "rdg": "readings of others",
-    "rt": "readings of characters",
+    "rdg": "variants",
+    "rt": "readings",
 }
 _CLOSING, _OPENING = re.compile(r"(?<!\s)\s++(?=[.,;:!?…)\]}»”’%]++(?:\s|$))"), re.compile(r"(?<=[(\[{«“„¿¡])\s+")
 # Nothing between words; a line end within one; an element of a word; the edge of one that has its own words.

@@ -25,6 +25,8 @@ _COMPARED = {
     "==": operator.eq,
     "!=": operator.ne,
 }
+_NUMBER = re.compile(r"[+-]?\d+(?:\.\d+)?")
+_DATE = re.compile(r"(?:19|20)\d\d(?:[01]\d(?:[0-3]\d)?)?")
 LEFT_OUT = "left out by corpus.options.where"
 _HTML = re.compile(r"(?i)</(?:p|div|a|b|i|em|strong|span|li|ul|td|h[1-6])\s*+>|<br\s*+/?>|&(?:[a-z]{2,8}|#\d{2,6});")
 HTML_NOTE = "texts with HTML; corpus.options.html=true reads it"
@@ -86,9 +88,10 @@ class RowReader:
         return f"{why}; set {self.key(name)}"
 
     def _wants(self, row: Mapping[str, Any], place: str, name: str, sign: str, wanted: str) -> bool:
-        """Return whether a row fulfils a condition: as numbers if its value is one, else as text.
+        """Return whether a row fulfils a condition: as numbers if its value is one, or its digits, else as text.
 
-        Of null, `== null` alone; a list does if one of its values does, or of `!=` if all do.
+        Of null, `== null` alone, and an empty text has no order; a list does if one of its values does, or of `!=`
+        if all do.
 
         Raises:
             ValueError: its field is missing, or is a number and compared with what is none; or it is text whose
@@ -117,7 +120,10 @@ class RowReader:
                 return bool(compare(value, int(wanted) if re.fullmatch(r"[+-]?\d+", wanted) else float(wanted)))
             except ValueError:
                 raise ValueError(f"field {name} holds a number, {wanted!r} is none") from None
-        if sign not in ("==", "!=") and not _in_order(str(value), wanted, sign):
+        ordered = sign not in ("==", "!=")
+        if ordered and (value == "" or _are_numbers(str(value), wanted)):
+            return value != "" and bool(compare(Decimal(value), Decimal(wanted)))
+        if ordered and not _in_order(str(value), wanted, sign):
             raise ValueError(
                 f"field {name} holds {value!r}, of which one cannot say {sign} {wanted!r}: dates are compared as text; "
                 "write both in the same form and precision, such as 2026-09-01"
@@ -232,6 +238,12 @@ def _conditions(where: Any) -> Iterator[tuple[str, str, str]]:
 def _own(row: Mapping[str, Any], name: str) -> str:
     """Return a field's name as the row has it: names of JSON are in NFC."""
     return name if name in row else normalize("NFC", name)
+
+
+def _are_numbers(value: str, wanted: str) -> bool:
+    """Return whether two texts are numbers, and not dates in digits of which one is shorter."""
+    both = value, wanted
+    return all(map(_NUMBER.fullmatch, both)) and (len(value) == len(wanted) or not all(map(_DATE.fullmatch, both)))
 
 
 def _in_order(value: str, wanted: str, sign: str) -> bool:

@@ -128,7 +128,7 @@ def test_an_option_that_cannot_be_is_named(option, value, tmp_path):
         read(config("jsonl", tmp_path / "a.jsonl", options={option: value}))
 
 
-UNLIKE = "2026-10-01 < 2026-9|9/1/2026 >= 2026-09|September 2026 >= 2026-09|10 > 9|2026-09-01 13:00 > 2026-09-01T12|"
+UNLIKE = "2026-10-01 < 2026-9|9/1/2026 >= 2026-09|September 2026 >= 2026-09|20261001 > 202609|2026-09-01 13:00 > 2026-09-01T12|"
 UNLIKE += "2026-09-30 <= 2026-09|2026-09 >= 2026-09-01|2026-09-30 > 2026-09"
 UNLIKE = [(*re.split(" (?=[<>])", row), "same form") for row in UNLIKE.split("|")]
 OTHER_KINDS = [({"a": 1}, "== de", "says nothing"), (5, "== de", "holds a number"), (True, "> de", "says nothing")]
@@ -213,6 +213,19 @@ def test_a_limit_cuts_a_file_below_the_size_of_a_split(reader, split_bytes, tmp_
 def test_numbers_are_compared_whole(value, wanted, found, tmp_path):
     (tmp_path / "a.jsonl").write_text(json.dumps({"text": "One.", "n": value}) + "\n")
     assert len(read(config("jsonl", tmp_path / "a.jsonl", options={"where": f"n == {wanted}"}))[0]) == found
+
+
+@pytest.mark.parametrize(("where", "kept"), [("n > 0", "b"), ("n >= -3.0", "abc"), ("n < 5", "ac"), ("n != 10", "acd")])
+def test_numbers_in_words_are_compared_as_numbers(where, kept, tmp_path):
+    """Those of CSV and of attributes have no other form."""
+    numbers = dict(zip("abcd", ["0", "10", "-3", ""], strict=True))
+    (tmp_path / "a.csv").write_text("text,n\n" + "".join(f"{text},{n}\n" for text, n in numbers.items()))
+    assert "".join(texts("csv", tmp_path / "a.csv", where=where)) == kept
+    scores = {text: f'Score="{n}"' * bool(n) for text, n in numbers.items()}
+    rows = (f'<row Id="1" Body="{text}" {score}/>' for text, score in scores.items())
+    (tmp_path / "Posts.xml").write_text("<posts>\n" + "\n".join(rows) + "\n</posts>")
+    found = texts("stackexchange", tmp_path, where=where.replace("n", "Score"))
+    assert "".join(found) == kept.replace("d", "")
 
 
 # CSV, TSV, Arrow and tables with a log: held to the readers of their fields.
