@@ -59,24 +59,37 @@ class Reader(row_fields.LineRows):
                 path, at = text_lines.place(file_range, number)
                 raise InputError("a quoted field without an end; correct the file", path=path, line=at)
             if isinstance(fields, csv.Error):
-                text_lines.bad_line(log, file_range, number, f"is not CSV ({fields})")
+                why = f"is not CSV ({fields}); a quotation mark in a quoted field is doubled, not after a backslash"
+                text_lines.bad_line(log, file_range, number, why)
                 continue
             if not names:
                 names = [normalize("NFC", name.strip()) for name in fields] if self.header else []
                 names = names or list(map(str, range(len(fields))))
+                if fault := self._fault(names, file_range.path):
+                    text_lines.bad_line(log, file_range, number, fault, offer_skip=False)
+                    return
                 if self.header:
                     continue
             try:
                 if len(fields) != len(names):
-                    raise ValueError(f"{len(fields)} fields instead of {len(names)}")
+                    said = f"{len(fields)} fields instead of {len(names)}, divided by {separator!r}"
+                    raise ValueError(f"{said}; quote a field that has it, or set corpus.options.separator")
                 row = dict(zip(names, fields, strict=True))
                 document = self.document(row, text_lines.document_id(file_range, number), log)
             except ValueError as error:
-                missing = "not found among" in str(error)  # in every row
-                text_lines.bad_line(log, file_range, number, str(error), offer_skip=not missing)
+                text_lines.bad_line(log, file_range, number, str(error))
                 continue
             if document is not None:
                 yield document
+
+    def _fault(self, names: list[str], place: str) -> str | None:
+        """Return why a file's columns are not those that are read."""
+        for wanted in (normalize("NFC", name) for name in self.names()):
+            if wanted not in names:
+                return f"column {self.missing(wanted, names, place)}"
+            if names.count(wanted) > 1:
+                return f"has {names.count(wanted)} columns named {wanted}; rename the others"
+        return None
 
     def _kept(self, lines: Iterator[text_lines.Line], file_range: FileRange) -> Iterator[str]:
         """Yield the lines; those of a row that has no end are more than may be kept."""
@@ -86,4 +99,4 @@ class Reader(row_fields.LineRows):
                 room = text_lines.document_budget(file_range, line, "a quoted field without an end")
             room.take(text_lines.memory_of(line))
             open_quote ^= line.text.count('"') % 2 == 1
-            yield line.text + "\n"
+            yield line.text.replace("\r", "\u2028") + "\n"  # csv takes it for the end of a row

@@ -257,6 +257,26 @@ def test_quotation_marks_of_tsv_are_text_unless_typed(tmp_path):
         texts("csv", tmp_path, separator="\t", quotes=True)
 
 
+@pytest.mark.parametrize(
+    ("content", "line", "cure"),
+    [
+        ("text,text\na,b\n", 1, "2 columns named text"),
+        ("# exported\nid,text\n1,a\n", 1, "not found among # exported"),
+        ('text,n\n"say \\"no\\" to",1\n', 2, "doubled"),
+        ("text\nHello, world\n", 2, "corpus.options.separator"),
+    ],
+)
+def test_a_table_that_is_none_says_what_to_do(content, line, cure, tmp_path):
+    (tmp_path / "a.csv").write_text(content)
+    with refused(InputError, cure, path=str(tmp_path / "a.csv"), line=line):
+        texts("csv", tmp_path)
+
+
+def test_a_carriage_return_within_a_line_ends_no_row(tmp_path):
+    (tmp_path / "a.csv").write_bytes(b'id,text\n1,one\rtwo\n2,"three\rfour"\n')
+    assert [text.splitlines() for text in texts("csv", tmp_path)] == [["one", "two"], ["three", "four"]]
+
+
 def test_a_text_may_be_as_long_as_a_document(tmp_path):
     (tmp_path / "a.csv").write_text(f'text\n"{"word " * 200_000}"\n')
     assert len(texts("csv", tmp_path)[0]) == 1_000_000
@@ -265,7 +285,7 @@ def test_a_text_may_be_as_long_as_a_document(tmp_path):
 def test_columns_without_names_are_numbered(tmp_path):
     (tmp_path / "a.tsv").write_text("1\tOne.\n2\tTwo.\n")
     assert texts("csv", tmp_path, separator="\t", header=False, text="1") == ["One.", "Two."]
-    with refused(InputError, "1, One.", line=2):
+    with refused(InputError, "1, One.", line=1):
         texts("csv", tmp_path, text="text")
 
 
