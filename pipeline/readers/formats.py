@@ -24,15 +24,16 @@ def by_name(name: str, reader: str = "") -> str | None:
     """
     plain = compressed.plain_name(name).lower()
     found = next((kind for kind in _KINDS if kind["named"] and plain.endswith(tuple(kind["named"].split()))), None)
-    if found and found["use"] == f"+corpus={reader}":
+    if found and found["use"].split()[0] == f"+corpus={reader}":
         return f"is {found['what']} that is packed otherwise than usual; unpack it"
-    return f"is {found['what']}; use {found['use']}" if found else None
+    other = f", not with corpus.reader={reader}" if reader and found and found["use"].startswith("+") else ""
+    return f"is {found['what']}; use {found['use']}{other}" if found else None
 
 
 def check_name(corpus: CorpusConfig, name: str, suffixes: tuple[str, ...]) -> None:
     """Raise ConfigError for a file whose name says that another reader is for it."""
     if not name.lower().endswith(suffixes) and (why := by_name(name, corpus.reader)):
-        raise ConfigError(f"{why}, not with corpus.reader={corpus.reader}", "corpus.path", corpus.path)
+        raise ConfigError(why, "corpus.path", corpus.path)
 
 
 def cures(names: list[str]) -> str:

@@ -22,7 +22,7 @@ _DICTIONARY = re.compile(rb"\x15\x04\x15([\x80-\xff]{0,4}[\x00-\x7f])")  # its s
 class Reader(columns.ColumnReader):
     """Reader of columns; a file range is a range of row groups."""
 
-    members = (".parquet",)
+    members = (".parquet", ".parq", ".pq")
 
     def splits(self, split_bytes: int) -> FileRanges:
         """Cut between row groups, sized by the uncompressed bytes of the selected columns."""

@@ -184,9 +184,9 @@ def reach(found: Any, name: str) -> Any:
     """
     if found is None or not name:
         return found
-    if isinstance(found, list) and found and all(isinstance(each, tuple) for each in found):
-        found = dict(found)  # a map of Arrow
     part, _, rest = name.partition(".")
+    if isinstance(found, list) and found and all(isinstance(each, tuple) for each in found):
+        found = {part: None} | dict(found)  # a map of Arrow, whose rows have any keys
     if isinstance(found, list):
         if part.isdecimal():
             return reach(found[int(part)], rest) if int(part) < len(found) else None

@@ -350,7 +350,7 @@ def test_a_file_of_another_form_is_not_advised_to_be_skipped_whole(content, word
         ("lines", "nowhere", r"nowhere: .*file or folder$"),
         ("lines", "nowhere/*.txt", r"\*\.txt: .*pattern$"),
         ("lines", ".", r": no \.txt, \.sentences file \("),
-        ("parquet", ".", r": no \.parquet file [^(]*$"),
+        ("parquet", ".", r": no \.parquet, \.parq, \.pq file [^(]*$"),
         ("text", ".", r": no \.txt, \.text file \("),
         ("wikiextractor", "empty", r"empty: no file "),
     ],

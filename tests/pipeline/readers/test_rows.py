@@ -56,8 +56,10 @@ def test_a_parquet_row_that_is_not_utf8_is_broken(kind, tmp_path):
         pa.array(["a", None, "a"], pa.binary()),
         pa.array([["a"], None, ["a", ""]], pa.list_(pa.large_binary())),
         pa.array([["a"], None, ["a", ""]], pa.list_(pa.dictionary(pa.int32(), pa.string()))),
+        pa.array([[["a"]], None, [["a"], []]], pa.list_(pa.list_(pa.string()))),
+        pa.array([["a"], [""], ["a"]], pa.list_(pa.string(), 1)),
     ],
-    ids=["dictionary", "view", "binary", "list of binary", "list of dictionary"],
+    ids=["dictionary", "view", "binary", "list of binary", "list of dictionary", "lists", "lists of a size"],
 )
 def test_text_of_any_layout_is_text(column, tmp_path):
     pq.write_table(pa.table({"text": column}), tmp_path / "a.parquet")
@@ -415,9 +417,9 @@ def test_names_reach_into_lists(reader, where, kept, tmp_path):
 
 
 def test_names_reach_into_maps_of_arrow_and_one_that_no_item_has_is_named(tmp_path):
-    column = pa.array([[("en", "One."), ("fr", "Un.")]], pa.map_(pa.string(), pa.string()))
+    column = pa.array([[("en", "One."), ("fr", "Un.")], [("en", "Two.")]], pa.map_(pa.string(), pa.string()))
     pq.write_table(pa.table({"by": column}), tmp_path / "a.parquet")
-    assert texts("parquet", tmp_path, text="by.fr") == ["Un."]
+    assert texts("parquet", tmp_path, text="by.fr") == ["Un.", ""]
     with refused(InputError, "sections.none"):
         texts("jsonl", rows_in(tmp_path, "jsonl", [ROW]), text="sections.none")
 
