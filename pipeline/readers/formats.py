@@ -24,7 +24,7 @@ def by_name(name: str, reader: str = "") -> str | None:
     """
     plain = compressed.plain_name(name).lower()
     found = next((kind for kind in _KINDS if kind["named"] and plain.endswith(tuple(kind["named"].split()))), None)
-    if found and found["use"].split()[0] == f"+corpus={reader}":
+    if found and found["use"].partition(" corpus.")[0] == f"+corpus={reader}":
         return f"is {found['what']} that is packed otherwise than usual; unpack it"
     other = f", not with corpus.reader={reader}" if reader and found and found["use"].startswith("+") else ""
     return f"is {found['what']}; use {found['use']}{other}" if found else None

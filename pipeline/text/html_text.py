@@ -1,6 +1,7 @@
 """The prose of HTML, by resiliparse: the same bytes on every run.
 
-Lists near the root of a page would be left out as menus, and alternative texts of images kept.
+Lists near the root of a page would be left out as menus; alternative texts of images, readings of characters and TeX
+beside formulas would be kept.
 """
 
 import re
@@ -11,6 +12,7 @@ from pipeline.storage import budget
 
 _BODY = re.compile(r"<body\b[^<>]*+>|</head\s*+>", re.IGNORECASE)
 _DEEPER = "<div><div><div>"  # a list counts as content from the fourth element below the body on
+_SKIPPED = ["img", "svg", "footer", "rt", "rp", "annotation"]
 _LARGE = f"its parts are larger than {budget.DOCUMENT:,} bytes"
 DEEPEST = 1000  # elements in one another: the library takes the square of their number in time
 _TOO_DEEP = ">".join("*" * (DEEPEST + 1))  # what it finds within 0.2 us an element
@@ -36,6 +38,6 @@ def text_of(page: str) -> str:
     if tree.document.query_selector(_TOO_DEEP) is not None:
         raise ValueError(f"elements are nested deeper than {DEEPEST:,}")
     text: str = to_text.extract_plain_text(
-        tree, main_content=True, comments=False, list_bullets=False, skip_elements=["img", "svg", "footer"]
+        tree, main_content=True, comments=False, list_bullets=False, skip_elements=_SKIPPED
     )
     return "\n".join(filter(None, (line.strip() for line in text.split("\n"))))

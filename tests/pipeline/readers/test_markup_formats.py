@@ -142,10 +142,12 @@ def test_a_web_archive_cut_off_within_a_record_is_an_error(form, tmp_path):
             "Text & more.",
         ),
         ("Only text &amp;\nlines.", "Only text &\nlines."),
+        ("<p><ruby>漢字<rp>(</rp><rt>かんじ</rt><rp>)</rp></ruby>です。</p>", "漢字です。"),
+        ("<p>Let <math><mi>x</mi><annotation>{\\displaystyle x}</annotation></math> be.</p>", "Let x be."),
     ],
 )
 def test_the_prose_of_a_page(page, text, tmp_path):
-    (tmp_path / "a.html").write_text(page)
+    (tmp_path / "a.html").write_text(page, "utf-8")
     assert [document.text for document in read(config("html", tmp_path))[0]] == [text]
 
 
