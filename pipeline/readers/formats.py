@@ -26,8 +26,10 @@ def by_name(name: str, reader: str = "") -> str | None:
     found = next((kind for kind in _KINDS if kind["named"] and plain.endswith(tuple(kind["named"].split()))), None)
     if found and found["use"].partition(" corpus.")[0] == f"+corpus={reader}":
         return f"is {found['what']} that is packed otherwise than usual; unpack it"
-    other = f", not with corpus.reader={reader}" if reader and found and found["use"].startswith("+") else ""
-    return f"is {found['what']}; use {found['use']}{other}" if found else None
+    if found is None:
+        return None
+    other = f", not with corpus.reader={reader}" if reader and f"={reader} " not in f"{found['use']} " else ""
+    return f"is {found['what']}; use {found['use']}{other}"
 
 
 def check_name(corpus: CorpusConfig, name: str, suffixes: tuple[str, ...]) -> None:

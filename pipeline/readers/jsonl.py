@@ -28,7 +28,10 @@ class Reader(row_fields.LineRows):
                 form = other_form(line.text) or formats.not_prose(line.text) if first else None
                 # In a file of another format, or with other fields, every line would be skipped.
                 alone = not first or (row is None and form is None)
-                text_lines.bad_line(log, file_range, line.number, form or str(error), offer_skip=alone)
+                why = form or str(error)
+                if not alone and file_range.path.lower().endswith(".json"):  # what describes a data set lies next to it
+                    why += "; if this file is none of the texts, name these by corpus.path='FOLDER/*.jsonl'"
+                text_lines.bad_line(log, file_range, line.number, why, offer_skip=alone)
                 continue
             if document is not None:
                 yield document

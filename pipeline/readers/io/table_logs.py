@@ -26,8 +26,12 @@ HUDI, ICEBERG = (f"belongs to a table of {name}, which keeps old files; {_SAVED}
 
 def hidden(place: str, file: File) -> bool:
     """Return whether a file in a folder is none of the table, as Spark and Hive have it: `_temporary`, `.part`."""
-    parts = places.name_below(places.at(place), file).split("/")
-    return any(part.startswith(("_", ".")) and "=" not in part for part in parts)
+    return is_hidden(places.name_below(places.at(place), file))
+
+
+def is_hidden(name: str) -> bool:
+    """Return whether a name below a folder, or in an archive, is of such a file."""
+    return any(part.startswith(("_", ".")) and "=" not in part for part in name.split("/"))
 
 
 def live(found: list[File], listed: list[File]) -> list[File]:

@@ -10,7 +10,7 @@ from typing import IO
 
 from pipeline.errors import InputError
 from pipeline.readers.base import CorpusReader, Documents, FileRange, ReadLog
-from pipeline.readers.io import archives, compressed
+from pipeline.readers.io import archives, compressed, row_fields, table_logs
 from pipeline.storage import placeholders, places
 from pipeline.storage.places import BROKEN_ZIP
 
@@ -22,6 +22,7 @@ class InArchives:
 
     def __init__(self, reader: CorpusReader, members: tuple[str, ...]):
         self.reader, self.members = reader, members
+        self.rows = isinstance(reader, row_fields.RowReader)
 
     def splits(self, split_bytes: int) -> list[FileRange]:
         """Return the file ranges of the wrapped reader, which have the archives."""
@@ -35,7 +36,8 @@ class InArchives:
         compressed.CompressedFile(file_range.path).check(file_range)
         zipped = file_range.path.lower().endswith(".zip")
         for name, file in _zipped(file_range.path) if zipped else _tarred(file_range, log):
-            if file is None or not name.lower().endswith(self.members) or archives.hidden(name):
+            hidden = archives.hidden(name) or (self.rows and table_logs.is_hidden(name))
+            if file is None or not name.lower().endswith(self.members) or hidden:
                 log["not text"] += 1
                 continue
             with tempfile.TemporaryDirectory() as folder:

@@ -4,6 +4,7 @@ import csv
 import json
 import os
 import re
+import shutil
 from decimal import Decimal
 from pathlib import Path
 
@@ -399,6 +400,8 @@ def test_what_is_hidden_to_spark_is_left_out_of_a_folder(reader, tmp_path, monke
         assert sorted(document.text for document in found) == ["_x=1", "a", "date=2026"]
         assert log.notes == {"hidden files (_NAME) left out": 1}
     assert texts(reader, tmp_path / "_temporary") == ["_temporary"]
+    packed = Path(shutil.make_archive("all", "zip", tmp_path))
+    assert sorted(texts(reader, packed)) == ["_x=1", "a", "date=2026"]
 
 
 SECTIONS = [{"has_parts": [{"value": "One."}, {"type": "x"}]}, {"has_parts": [{"value": "Two."}]}, {"name": "n"}]
