@@ -50,11 +50,9 @@ class Reader:
                 version = "1" if number is None else number.get("Version", "1")
                 yield Document(f"pubmed:{last}" + (f".{version}" if version != "1" else ""), text_of(citation))
         except (*MALFORMED, IndexError) as error:
-            why = (
-                placeholders.file_placeholder(file.file)
-                or f"not well-formed XML after record {last or 'none'}: {error}"
-            )
-            raise InputError(f"{why}; download the file again", path=file_range.path) from error
+            why = placeholders.file_placeholder(file.file) or (None if last else formats.name_file(file, "pubmed"))
+            why = why or f"not well-formed XML after record {last or 'none'}: {error}; download the file again"
+            raise InputError(why, path=file_range.path) from error
 
     def _records(self, file_range: FileRange, log: ReadLog) -> Iterator[Element]:
         parser: XMLPullParser[Any] = XMLPullParser(("start", "end"))

@@ -334,6 +334,7 @@ def test_an_article_in_a_namespace_and_in_an_envelope_is_an_article(tmp_path):
         ("tei", "a.xml", "\ufeff<?xml version='1.0'?>\n<posts>\n</posts>", "corpus=stackexchange"),
         ("jsonl", "a.json", '{"index": {"_id": "1"}}\n{"text": "a"}\n', "corpus=cirrussearch"),
         ("cirrussearch", "a.json", '{"text": "a"}\n', "corpus=jsonl"),
+        ("pubmed", "a.xml", "PMID- 7\nTI  - Words.\n", "as XML"),
         ("jsonl", "dataset_infos.json", '{"default": {}}\n', r"FOLDER/\*\.jsonl"),
         ("warc", "a.warc", "crawl-data/CC-MAIN-2026-01/a.warc.wet.gz\n", "corpus=warc on the files"),
     ],
