@@ -404,6 +404,19 @@ def test_what_is_hidden_to_spark_is_left_out_of_a_folder(reader, tmp_path, monke
     assert sorted(texts(reader, packed)) == ["_x=1", "a", "date=2026"]
 
 
+def test_of_a_search_index_the_pages_are_read_and_redirects_counted(tmp_path):
+    """As published since 2026: a redirect has an entry of its own, without a text."""
+    pages = [{"text": "One."}, {"page_type": "redirect"}, {"page_type": "primary", "content_model": "json"}]
+    pages += [{"namespace": 14, "text": "Two."}]
+    rows = [row for n, page in enumerate(pages) for row in ({"index": {"_type": "page", "_id": n}}, {"namespace": 0} | page)]
+    (folder := tmp_path / "index_name=xwiki_content").mkdir()
+    (folder / "_SUCCESS").touch()
+    (folder / "xwiki_content-20260830-00000.json").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    found, log = read(config("cirrussearch", folder))
+    assert [(document.id, document.text) for document in found] == [("c:0", "One."), ("c:2", "")]
+    assert log == {"redirect": 1, "namespace": 1}
+
+
 SECTIONS = [{"has_parts": [{"value": "One."}, {"type": "x"}]}, {"has_parts": [{"value": "Two."}]}, {"name": "n"}]
 ROW = {"sections": SECTIONS, "scores": [0.9, 0.1], "langs": ["en", "fr"]}
 
