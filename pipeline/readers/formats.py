@@ -24,10 +24,10 @@ def by_name(name: str, reader: str = "") -> str | None:
     """
     plain = compressed.plain_name(name).lower()
     found = next((kind for kind in _KINDS if kind["named"] and plain.endswith(tuple(kind["named"].split()))), None)
-    if found and found["use"].partition(" corpus.")[0] == f"+corpus={reader}":
-        return f"is {found['what']} that is packed otherwise than usual; unpack it"
     if found is None:
         return None
+    if _reads(reader, found):
+        return f"is {found['what']} that is packed otherwise than usual; unpack it"
     other = f", not with corpus.reader={reader}" if reader and f"={reader} " not in f"{found['use']} " else ""
     return f"is {found['what']}; use {found['use']}{other}"
 
@@ -46,18 +46,22 @@ def cures(names: list[str]) -> str:
     return "; {1} {2}".format(*max(known, key=lambda each: (each[0], each[1] != ".json"))) if known else ""
 
 
-def not_prose(head: str) -> str | None:
-    """Return what a text is that is not prose, by its beginning, and what to type; None for prose."""
+def not_prose(head: str, reader: str = "") -> str | None:
+    """Return what a text is that is not prose, by its beginning, and what to type; None for prose, or the reader's."""
     head = head.removeprefix("\ufeff").removeprefix("\xef\xbb\xbf")  # as UTF-8 or as Latin-1
-    return next((f"is {kind['what']}; use {kind['use']}" for begins, kind in _BEGINS if begins.match(head)), None)
+    found = next((kind for begins, kind in _BEGINS if begins.match(head)), None)
+    return f"is {found['what']}; use {found['use']}" if found and not _reads(reader, found) else None
 
 
-def name_file(file: compressed.CompressedFile, corpus: str = "") -> str | None:
-    """Return what a file is by its beginning, and what to type, if that is known and another than `corpus`."""
-    why = None
+def _reads(reader: str, kind: dict[str, str]) -> bool:
+    return kind["use"].partition(" corpus.")[0] == f"+corpus={reader}"
+
+
+def name_file(file: compressed.CompressedFile, reader: str = "") -> str | None:
+    """Return what a file is by its beginning, and what to type, if that is known and another than the reader's."""
     with contextlib.suppress(InputError):
-        why = not_prose(next(file.read(), (b"", True))[0][: 1 << 12].decode("latin-1"))
-    return None if why and why.endswith(f"+corpus={corpus}") else why
+        return not_prose(next(file.read(), (b"", True))[0][: 1 << 12].decode("latin-1"), reader)
+    return None
 
 
 def is_table(head: str) -> bool:

@@ -25,7 +25,7 @@ class Reader(row_fields.LineRows):
                 row = parse(line.text)
                 document = self.document(row, text_lines.document_id(file_range, line.number), log)
             except ValueError as error:
-                form = other_form(line.text) or formats.not_prose(line.text) if first else None
+                form = other_form(line.text) or formats.not_prose(line.text, "jsonl") if first else None
                 # In a file of another format, or with other fields, every line would be skipped.
                 alone = not first or (row is None and form is None)
                 why = form or str(error)

@@ -498,7 +498,8 @@ def test_what_is_not_prose_by_its_name_is_refused(reader, name, tmp_path):
 @pytest.mark.parametrize(
     "text",
     ["1\n00:00:01,000 --> 00:00:03,500\nWords.\n", "WEBVTT\n\n00:01.000 --> 00:04.000\nWords.\n", TREEBANK,
-     "% a comment\n\\documentclass{article}\n", "WARC/1.0\r\nWARC-Type: warcinfo\r\n", "<TEI><text/></TEI>"],
+     '{"text": "Words."}\n', "% a comment\n\\documentclass{article}\n", "WARC/1.0\r\nWARC-Type: warcinfo\r\n",
+     "<TEI><text/></TEI>"],
 )  # fmt: skip
 @pytest.mark.parametrize("reader", ["text", "books", "lines"])
 def test_what_is_not_prose_by_its_beginning_is_refused(reader, text, tmp_path):
