@@ -69,7 +69,7 @@ class Reader(text_lines.TextFiles):
                 if text.startswith("# text ="):
                     stated = text.partition("=")[2].strip()
             elif text.count("\t") != 9 and text.strip():
-                why = f"has {text.count(chr(9)) + 1} fields, not the ten of CoNLL-U; of other tables, join the words to text"
+                why = "has not the ten fields of CoNLL-U; of other tables, join the words to text, for +corpus=text"
                 text_lines.bad_line(log, file_range, line.number, why)
                 return []
         text = stated or "".join(spaced(line for line in block if line.text[:1].isdigit())).strip()

@@ -17,7 +17,8 @@ _BETWEEN = (
     "table-wrap table-wrap-group table fig fig-group disp-formula disp-formula-group supplementary-material media "
     "graphic code"
 )
-_COUNTED = {"table-wrap": "tables", "fig": "figures", "disp-formula": "formulas", "xref": "references to others", "rt": "readings"}
+_COUNTED = {"table-wrap": "tables", "fig": "figures", "disp-formula": "formulas", "xref": "references to others"}
+_COUNTED["rt"] = "readings"
 
 
 class Prose(xml_prose.Prose):

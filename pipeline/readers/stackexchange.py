@@ -20,7 +20,7 @@ _NAMES = (
     "Title Body Text Id PostTypeId PostId ParentId AcceptedAnswerId CreationDate DeletionDate Score ViewCount UserId "
     "UserDisplayName OwnerUserId OwnerDisplayName LastEditorUserId LastEditorDisplayName LastEditDate LastActivityDate "
     "Tags AnswerCount CommentCount FavoriteCount ClosedDate CommunityOwnedDate ContentLicense"
-).split()
+)
 
 
 class _Files(text_lines.TextFiles):
@@ -61,7 +61,7 @@ class Reader(row_fields.LineRows):
             try:
                 if not row.startswith("<row "):
                     raise ValueError("neither <row … /> nor the element around all rows")
-                fields = dict.fromkeys(_NAMES) | fromstring(row).attrib
+                fields = dict.fromkeys(_NAMES.split()) | fromstring(row).attrib
                 document = self.document(fields, f"{self.corpus.name}:{fields.get('Id')}", log)
             except (ParseError, ValueError) as error:
                 file = compressed.CompressedFile(file_range.path)

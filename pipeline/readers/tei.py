@@ -19,7 +19,7 @@ _BLOCKS = (
 )
 _DROPPED = "note fw figDesc listBibl titlePage gap del surplus interp interpGrp teiHeader standOff facsimile rt rp"
 _BETWEEN = "figure table formula"
-_APART = set("s bibl caesura castItem cit def desc dictScrap etym form gramGrp role roleDesc sense space usg xr".split())
+_APART = "s bibl caesura castItem cit def desc dictScrap etym form gramGrp role roleDesc sense space usg xr"
 _ONE_OF = ("choice", "app", "rdgGrp")
 _CHOSEN = ("corr", "expan", "reg", "lem")
 _COUNTED = {
@@ -42,13 +42,14 @@ class Prose(xml_prose.Prose):
     """Prose of a text: words as the elements, line ends and joins make them."""
 
     ends = LineEnds("")  # of the text
+    apart = frozenset(_APART.split())
 
     def refers(self, element: Element, name: str) -> bool:
         """Return whether an element refers to other works."""
         return name == "ref" and element.get("type") in ("bibr", "biblio", "noteAnchor")
 
     def children(self, element: Element, name: str) -> list[Element]:
-        """Return the elements in an element; of a choice one: corrected, expanded, in today's spelling, the editor's."""
+        """Return the elements in an element; of a choice one: corrected, expanded, of today, the editor's."""
         if name not in _ONE_OF:
             return list(element)
         rank = [each for wanted in _CHOSEN for each in element if xml_prose.local(each) == wanted]
@@ -59,7 +60,7 @@ class Prose(xml_prose.Prose):
         """Return a mark for a line end, or for a word."""
         if name == "lb":
             return _BROKEN if element.get("break") == "no" else "\n"
-        if name in _APART:
+        if name in self.apart:
             return _EDGE
         if name in ("w", "pc"):
             return _WORD + (_GLUE if element.get("join") in ("left", "both") else "")
@@ -67,7 +68,7 @@ class Prose(xml_prose.Prose):
 
     def after(self, element: Element, name: str) -> str:
         """Return a mark where the next word is joined, or is another's."""
-        if name in _APART:
+        if name in self.apart:
             return _EDGE
         return _GLUE if name in ("w", "pc") and element.get("join") in ("right", "both") else ""
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any, BinaryIO
 
 import zstandard
-from isal import igzip, igzip_lib
+from isal import igzip
 
 from pipeline.common.schema import library
 from pipeline.config import CorpusConfig
@@ -97,7 +97,7 @@ class Reader:
                         last = document.id
                         yield document
                 whole = record and (record.record_id == _END_ID if packed else _is_whole(opened, record))
-        except (OSError, ValueError, KeyError, OverflowError, igzip_lib.error) as error:
+        except (OSError, ValueError, KeyError, OverflowError, compressed.GZIP_ERROR) as error:
             why = placeholders.file_placeholder(path) or (record is None and formats.name_file(file, "warc"))
             why = why or f"damaged after {last} ({first_line(error)}); download the file again"
             raise InputError(why, path=path) from error

@@ -1,7 +1,7 @@
 """The prose of HTML, by resiliparse: the same bytes on every run.
 
 Lists near the root of a page would be left out as menus; alternative texts of images, readings of characters and TeX
-beside formulas would be kept.
+of formulas would be kept.
 """
 
 import re

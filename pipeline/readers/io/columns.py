@@ -10,8 +10,7 @@ from pipeline.readers.base import Documents, ReadLog
 from pipeline.readers.io import row_fields, table_logs
 
 ROWS = 256  # held in memory as Python objects at once
-_OF_OTHERS = (pa.ListType, pa.LargeListType, pa.FixedSizeListType, pa.ListViewType, pa.LargeListViewType)
-_OF_OTHERS += (pa.DictionaryType, pa.RunEndEncodedType)
+_LISTS = (pa.ListType, pa.LargeListType, pa.FixedSizeListType, pa.ListViewType, pa.LargeListViewType)
 
 
 class ColumnReader(row_fields.RowReader):
@@ -66,7 +65,7 @@ class ColumnReader(row_fields.RowReader):
 def holds_text(kind: pa.DataType) -> bool:
     """Return whether the values of an Arrow type are texts, lists of texts or null."""
     types = pa.types
-    while isinstance(kind, _OF_OTHERS):
+    while isinstance(kind, (*_LISTS, pa.DictionaryType, pa.RunEndEncodedType)):
         kind = kind.value_type
     texts = (types.is_string, types.is_large_string, types.is_string_view, types.is_null)
     binary = (types.is_binary, types.is_large_binary, types.is_binary_view)

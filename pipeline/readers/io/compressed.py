@@ -99,7 +99,8 @@ _UNPACKERS: dict[str, Callable[[], _Unpacker]] = {
     "xz": lambda: lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=budget.TABLE),
     "zstd": _Zstd,
 }
-_DAMAGE = (OSError, igzip_lib.error, lzma.LZMAError, zstandard.ZstdError)
+GZIP_ERROR: type[Exception] = igzip_lib.error  # type: ignore[assignment]
+_DAMAGE = (OSError, GZIP_ERROR, lzma.LZMAError, zstandard.ZstdError)
 
 
 def plain_name(name: str) -> str:

@@ -94,7 +94,7 @@ class XmlFiles(archives.ArchiveFiles):
 
 
 class Prose:
-    """Paragraphs are what `blocks` divide; `dropped` elements are left out, and those between words, `apart`; counted."""
+    """Paragraphs are what `blocks` divide; `dropped` elements, and `apart`, between words, are left out and counted."""
 
     def __init__(self, blocks: str, dropped: str, counts: Counter[str], apart: str = ""):
         self.blocks, self.counts = set(blocks.split()), counts

@@ -203,10 +203,7 @@ def test_a_record_of_pubmed_is_its_title_and_the_parts_of_its_abstract(tmp_path)
 @pytest.mark.parametrize(
     ("said", "text"),
     [
-        (
-            "Of 10<sup>6</sup> cells, 2.5 m<sup>2</sup> and 10<sup>-3</sup>.",
-            "Of 10^6 cells, 2.5 m2 and 10^-3.",
-        ),
+        ("Of 10<sup>6</sup> cells, 2.5 m<sup>2</sup> and 10<sup>-3</sup>.", "Of 10^6 cells, 2.5 m2 and 10^-3."),
         ("The rate<disp-formula>x</disp-formula>in all <disp-formula>y</disp-formula>.", "The rate in all."),
         ("<ruby><rb>漢字</rb><rt>かんじ</rt></ruby>です。", "漢字です。"),
     ],
@@ -264,8 +261,8 @@ def tei(body, head="<teiHeader><fileDesc><p>About.</p></fileDesc></teiHeader>"):
         ("<p>a <sic>teh</sic> <choice><orig>olde</orig> <reg>old</reg></choice> house</p>", "a teh old house"),
         ("<p><choice><sic>teh</sic><corr>the</corr></choice> <choice><abbr>D</abbr><expan>Doctor</expan></choice></p>",
          "the Doctor"),
-        ("<p>The <app><lem>old</lem><rdg>odd</rdg></app> man <app><rdgGrp><rdg>sat</rdg><rdg>lay</rdg></rdgGrp></app></p>",
-         "The old man sat"),
+        ("<p>An <app><lem>old</lem><rdg>o</rdg></app> cat <app><rdgGrp><rdg>sat</rdg><rdg>lay</rdg></rdgGrp></app></p>",
+         "An old cat sat"),
         ("<p><ruby><rb>漢字</rb><rt>かんじ</rt></ruby>です</p>", "漢字です"),
         ("<p>Well<desc>laughs</desc> (<cit><quote>so</quote><bibl>I 2</bibl></cit>)</p>", "Well laughs (so I 2)"),
         ("<entry><form>cat</form><sense n='1'><def>pet</def></sense></entry>", "cat pet"),
