@@ -10,7 +10,6 @@ import subprocess
 import pytest
 import yaml
 
-from pipeline.errors import ConfigError, UserError
 from pipeline.orchestration import run_stage
 from tests.k8s import control_plane
 from tests.k8s.api import Object
@@ -132,10 +131,3 @@ def test_kubectl_pauses_and_restarts_it_and_it_ends_with_the_driver(kubeflow, be
     assert [owner["name"] for owner in made["ownerReferences"]] == ["driver"]
     ends.append((0, ""))
     assert "train made" in driver.end()
-
-
-def test_bad_configuration_ends_it_in_its_own_words(kubeflow, begin, overlay):
-    small = begin(lambda job: (2, json.dumps(ConfigError("at least 1", "steps", 0).record())))
-    apply(small, overlay)
-    with pytest.raises(UserError, match="stage train: steps=0: at least 1"):
-        small.drive(node(small))

@@ -83,18 +83,6 @@ def test_the_nodes_are_checked_before_anything_runs(begin, code):
         assert small.order == ["preflight", "a", "train"]
 
 
-def test_a_queues_label_reaches_the_job_which_kueue_then_starts(begin, capsys):
-    """Kueue's webhook suspends it; here the template does."""
-    small = begin(lambda job: (0, ""))
-    small.declare("a", {QUEUE: "night"}, suspend=True)
-    driver = Driver(capsys, small, small.node("a"))
-    driver.wait(lambda story: "queued in night" in story)
-    assert small.job("a")["metadata"]["labels"][QUEUE] == "night"
-    assert small.order == []
-    small.change("a", "kueue", {"spec": {"suspend": False}})
-    assert "a made" in driver.end()
-
-
 def kueue_says(small, workload, words):
     """Record an event as Kueue's scheduler does for a Workload that it does not admit."""
     about = {"apiVersion": "kueue.x-k8s.io/v1beta1", "kind": "Workload", "name": workload, "uid": workload}
@@ -105,11 +93,13 @@ def kueue_says(small, workload, words):
     small.api.create("events", small.namespace, event)
 
 
-def test_a_quota_of_kueue_that_is_too_small_is_said_once(begin, capsys):
+def test_a_job_waits_in_the_queue_of_kueue_and_a_quota_that_is_too_small_is_said_once(begin, capsys):
     small = begin(lambda job: (0, ""))
-    small.declare("train", {QUEUE: "night"}, suspend=True)
+    small.declare("train", {QUEUE: "night"}, suspend=True)  # as Kueue's webhook would
     driver = Driver(capsys, small, small.node("train"))
     driver.wait(lambda story: "queued in night" in story)
+    assert small.job("train")["metadata"]["labels"][QUEUE] == "night"
+    assert small.order == []
     words = "insufficient quota for nvidia.com/gpu in flavor h100, request > maximum capacity"
     kueue_says(small, "job-train-512-0a1b2", "of another Job")
     for _ in range(2):  # at each attempt of its scheduler

@@ -153,19 +153,6 @@ def test_one_training_does_not_end_another_on_the_same_hosts(lab, reference):
     assert weights(second) == reference
 
 
-def test_a_port_of_another_training_is_named(lab):
-    first, second = lab.folder / "holds", lab.folder / "meets"
-    options = ("--master_port", "29777", "--master_addr", lab.machines[0].address)
-    holder = lab.launch(first, "steps=100000", options=options)
-    wait_for(lambda: losses(first) > 2, "it trains")
-    command = lab.launch(second, options=options)
-    assert command.wait() == Exit.USER, command.text()
-    assert "master_port=29777" in command.text()
-    assert holder.outer.poll() is None
-    holder.interrupt(signal.SIGTERM)
-    ended(lab, holder, first, Exit.RESTART, saved=True)
-
-
 def refused(lab, command, code=Exit.USER):
     """The one line of a run that was refused before the first step."""
     assert command.wait() == code, command.text()

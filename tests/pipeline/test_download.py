@@ -117,11 +117,17 @@ def test_whatever_was_there_the_file_is_right_also_of_a_server_without_ranges(se
     assert files_in(tmp_path) == ["big.bin", "manifest.json"]
 
 
-def test_a_broken_connection_is_gone_on_with(server, big, tmp_path):
-    server.cuts = [1_500_000, 1_000_000]
+FAULTS = [({"cuts": [1_500_000, 1_000_000]}, [None, "bytes=1500000-", "bytes=2500000-"])]
+FAULTS += [({"cuts": [700_000] * 5}, [None, *(f"bytes={700_000 * n}-" for n in range(1, 5))])]
+FAULTS += [({"refusals": [status, status]}, [None] * 3) for status in (429, 500, 503)]
+
+
+@pytest.mark.parametrize(("faults", "asked"), FAULTS)
+def test_what_passes_is_gone_on_with_and_progress_does_not_count(server, big, tmp_path, monkeypatch, faults, asked):
+    monkeypatch.setattr(http_transfer, "PROGRESS", 100_000)
+    vars(server).update(faults)
     manifest = run(config(tmp_path, big))
-    assert [asked for _, asked in server.asked] == [None, "bytes=1500000-", "bytes=2500000-"]
-    assert (tmp_path / "big.bin").read_bytes() == CONTENT
+    assert [span for _, span in server.asked] == asked
     assert files_in(tmp_path) == ["big.bin", "manifest.json"]
     assert manifest.files["big.bin"]["sha256"] == hashlib.sha256(CONTENT).hexdigest()
     assert manifest.figures["files"][0]["url"] == big.url
@@ -134,13 +140,6 @@ def test_a_later_run_goes_on_where_the_first_gave_up(server, big, tmp_path):
     assert not (tmp_path / "big.bin").exists()
     run(config(tmp_path, big))
     assert ((tmp_path / "big.bin").read_bytes(), server.asked[-1][1]) == (CONTENT, "bytes=1020-")
-
-
-def test_tries_that_bring_much_do_not_count(server, big, tmp_path, monkeypatch):
-    monkeypatch.setattr(http_transfer, "PROGRESS", 100_000)
-    server.cuts = [200_000] * 10
-    run(config(tmp_path, big, tries=2))
-    assert (tmp_path / "big.bin").read_bytes() == CONTENT
 
 
 @pytest.mark.parametrize("digest", [True, False])
@@ -174,13 +173,6 @@ def test_without_version_and_digest_nothing_is_gone_on_with(server, tmp_path):
     manifest = run(config(tmp_path, DownloadFile(url=server.url("/big.bin"))))
     assert [asked for _, asked in server.asked] == [None, None]
     assert "1 without a checksum" in manifest.summary
-
-
-@pytest.mark.parametrize("status", [429, 500, 503])
-def test_a_busy_server_is_asked_again(server, big, tmp_path, status):
-    server.refusals = [status, status]
-    run(config(tmp_path, big))
-    assert len(server.asked) == 3
 
 
 def test_a_wrong_byte_is_found_and_the_file_goes(server, big, tmp_path, monkeypatch):
