@@ -24,18 +24,3 @@ def test_the_device_of_this_machine_has_its_precision():
     on_a_gpu = device_of().type == "cuda"
     assert on_a_gpu == torch.cuda.is_available()
     assert torch.get_float32_matmul_precision() == ("high" if on_a_gpu else "highest")
-
-
-def test_it_is_decided_in_one_place(root):
-    deciding = {
-        str(path.relative_to(root))
-        for room in ("model", "pipeline")
-        for path in (root / room).rglob("*.py")
-        if "set_float32_matmul_precision" in path.read_text()
-    }
-    assert deciding == {"model/encoders/device.py"}
-    # Embedding, prediction, fine-tuning and scores of sentences ask it for their device.
-    asking = ["model/finetuning/embeddings.py", "pipeline/predict.py"]
-    asking += ["pipeline/evaluation/grid_search.py", "pipeline/evaluation/zero_shot.py"]
-    assert all("device_of()" in (root / name).read_text() for name in asking)
-    assert all("torch.device(" not in (root / name).read_text() for name in asking[1:])
