@@ -63,7 +63,7 @@ def cache_file(ours: int) -> Path:
 def measured_rates(ours: int, shapes: dict[tuple[int, int], int] = SHAPES) -> Rates:
     """Return the rates of this machine with a number of cores: those of an earlier call, if there was one.
 
-    Those of a busy machine are said to be so, and measured anew by the next call.
+    Those of a busy machine are said to be so, and measured again by the next call.
 
     Raises:
         Restart: a training that measures them failed; its output is on the terminal.
