@@ -65,9 +65,8 @@ class Reader(row_fields.LineRows):
             if not names:
                 names = [normalize("NFC", name.strip()) for name in fields] if self.header else []
                 names = names or list(map(str, range(len(fields))))
-                if fault := self._fault(names, file_range.path):
-                    text_lines.bad_line(log, file_range, number, fault, offer_skip=False)
-                    return
+                wanted = (normalize("NFC", name) for name in self.names())
+                self.check_names(wanted, names, file_range.path, number)
                 if self.header:
                     continue
             try:
@@ -81,15 +80,6 @@ class Reader(row_fields.LineRows):
                 continue
             if document is not None:
                 yield document
-
-    def _fault(self, names: list[str], place: str) -> str | None:
-        """Return why a file's columns are not those that are read."""
-        for wanted in (normalize("NFC", name) for name in self.names()):
-            if wanted not in names:
-                return f"column {self.missing(wanted, names, place)}"
-            if names.count(wanted) > 1:
-                return f"has {names.count(wanted)} columns named {wanted}; rename the others"
-        return None
 
     def _kept(self, lines: Iterator[text_lines.Line], file_range: FileRange) -> Iterator[str]:
         """Yield the lines; those of a row that has no end are more than may be kept."""

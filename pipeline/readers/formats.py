@@ -24,12 +24,9 @@ def by_name(name: str, reader: str = "") -> str | None:
     """
     plain = compressed.plain_name(name).lower()
     found = next((kind for kind in _KINDS if kind["named"] and plain.endswith(tuple(kind["named"].split()))), None)
-    if found is None:
-        return None
-    if _reads(reader, found):
+    if found and _reads(reader, found):
         return f"is {found['what']} that is packed otherwise than usual; unpack it"
-    other = f", not with corpus.reader={reader}" if reader and f"={reader} " not in f"{found['use']} " else ""
-    return f"is {found['what']}; use {found['use']}{other}"
+    return f"is {found['what']}; use {found['use']}" if found else None
 
 
 def check_name(corpus: CorpusConfig, name: str, suffixes: tuple[str, ...]) -> None:

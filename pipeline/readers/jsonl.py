@@ -7,6 +7,8 @@ from pipeline.readers.base import Documents, FileRange, ReadLog
 from pipeline.readers.io import compressed, row_fields, text_lines
 from pipeline.storage import strict_json
 
+_NO_TEXTS = "; if this file is none of the texts, name these by corpus.path='FOLDER/*.jsonl'"
+
 
 class Reader(row_fields.LineRows):
     """Reader of the fields of objects."""
@@ -28,9 +30,8 @@ class Reader(row_fields.LineRows):
                 form = other_form(line.text) or formats.not_prose(line.text, "jsonl") if first else None
                 # In a file of another format, or with other fields, every line would be skipped.
                 alone = not first or (row is None and form is None)
-                why = form or str(error)
-                if not alone and file_range.path.lower().endswith(".json"):  # what describes a data set lies next to it
-                    why += "; if this file is none of the texts, name these by corpus.path='FOLDER/*.jsonl'"
+                other = not alone and file_range.path.lower().endswith(".json")  # as what says of a data set what it is
+                why = f"{form or error}{_NO_TEXTS if other else ''}"
                 text_lines.bad_line(log, file_range, line.number, why, offer_skip=alone)
                 continue
             if document is not None:

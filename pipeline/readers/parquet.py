@@ -49,10 +49,8 @@ class Reader(columns.ColumnReader):
                         yield from self.documents(batch, file_range.path, number, log)
                         number += batch.num_rows
                 except (OSError, ValueError, pa.ArrowException) as error:
-                    raise InputError(
-                        f"row group {group} is damaged, after row {number} ({error}); download the file again",
-                        path=file_range.path,
-                    ) from error
+                    why = f"row group {group} is damaged, after row {number} ({error}); download the file again"
+                    raise InputError(why, path=file_range.path) from error
 
     def _open(self, path: str) -> Any:
         place = places.at(path)

@@ -71,9 +71,8 @@ def folder(package: str) -> Path:
     for place in (spec.submodule_search_locations or []) if spec else []:
         if (found := Path(place, *inner)).is_dir():
             return found
-    raise InputError(
-        f"package {package} is not installed; install it or remove it from the list", "corpus.options.packages"
-    )
+    why = f"package {package} is not installed; install it or remove it from the list"
+    raise InputError(why, "corpus.options.packages")
 
 
 def modules(package: str) -> list[byte_ranges.Marked[Path]]:

@@ -17,9 +17,8 @@ from pipeline.text import encodings
 _AROUND = re.compile(r"<[?!].*|</?[a-z]++>|")  # the element around all rows, and what is before it
 # A row has those that say something of it.
 _NAMES = (
-    "Title Body Text Id PostTypeId PostId ParentId AcceptedAnswerId CreationDate DeletionDate Score ViewCount UserId "
-    "UserDisplayName OwnerUserId OwnerDisplayName LastEditorUserId LastEditorDisplayName LastEditDate LastActivityDate "
-    "Tags AnswerCount CommentCount FavoriteCount ClosedDate CommunityOwnedDate ContentLicense"
+    "Title Body Text Id PostTypeId PostId ParentId AcceptedAnswerId CreationDate Score ViewCount OwnerUserId UserId "
+    "LastEditDate LastActivityDate Tags AnswerCount CommentCount FavoriteCount ClosedDate ContentLicense"
 )
 
 

@@ -42,7 +42,6 @@ class Prose(xml_prose.Prose):
     """Prose of a text: words as the elements, line ends and joins make them."""
 
     ends = LineEnds("")  # of the text
-    apart = frozenset(_APART.split())
 
     def refers(self, element: Element, name: str) -> bool:
         """Return whether an element refers to other works."""
@@ -60,16 +59,12 @@ class Prose(xml_prose.Prose):
         """Return a mark for a line end, or for a word."""
         if name == "lb":
             return _BROKEN if element.get("break") == "no" else "\n"
-        if name in self.apart:
-            return _EDGE
         if name in ("w", "pc"):
             return _WORD + (_GLUE if element.get("join") in ("left", "both") else "")
         return _BROKEN if name in ("pb", "cb") and element.get("break") == "no" else ""
 
     def after(self, element: Element, name: str) -> str:
-        """Return a mark where the next word is joined, or is another's."""
-        if name in self.apart:
-            return _EDGE
+        """Return a mark where the next word is joined."""
         return _GLUE if name in ("w", "pc") and element.get("join") in ("right", "both") else ""
 
     def finished(self, paragraph: str) -> str:
@@ -99,6 +94,7 @@ class Reader(xml_prose.XmlFiles):
         """Yield the works of the files that begin in the file range."""
         for name, root in self.roots(file_range, log, "TEI", "TEI.2"):
             prose = Prose(_BLOCKS, _DROPPED, Counter(), _BETWEEN)
+            prose.edges |= dict.fromkeys(_APART.split(), _EDGE)
             space = root.tag.rpartition("}")[0] + "}" if "}" in root.tag else ""
             parts = [*root.iterfind(f".//{space}profileDesc/{space}abstract"), *root.iterfind(f"{space}text")]
             pieces = "\0".join(piece for part in parts for piece in ("".join(prose.pieces(part)), ""))

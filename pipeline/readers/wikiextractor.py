@@ -69,11 +69,8 @@ class Reader(text_lines.TextFiles):
                 if (document := self._object(split, line, tally)) is not None:
                     yield document
             elif first and line.text.strip() and split.start == 0:
-                raise InputError(
-                    "neither <doc …> nor a JSON object: not of WikiExtractor; choose another corpus.reader",
-                    path=split.path,
-                    line=line.number,
-                )
+                why = "neither <doc …> nor a JSON object: not of WikiExtractor; choose another corpus.reader"
+                raise InputError(why, path=split.path, line=line.number)
             first = first and not line.text.strip()
 
     def _body(self, split: FileRange, first: text_lines.Line, lines: Iterator[text_lines.Line]) -> list[str]:
@@ -88,11 +85,8 @@ class Reader(text_lines.TextFiles):
                     break
             body.append(line.text)
         path, number = text_lines.place(split, first.number)
-        raise InputError(
-            "the article that begins here has no </doc>; the file is truncated or damaged, extract it again",
-            path=path,
-            line=number,
-        )
+        why = "the article that begins here has no </doc>; the file is truncated or damaged, extract it again"
+        raise InputError(why, path=path, line=number)
 
     def _article(self, attributes: str, body: list[str], tally: ReadLog) -> Document:
         parts = _BETWEEN.split(attributes.strip().removesuffix('"'))

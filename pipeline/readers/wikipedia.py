@@ -337,11 +337,8 @@ def _check_root(file: CompressedFile, tag: str) -> str:
     if tag != "mediawiki":
         if why := placeholders.file_placeholder(file.file) or formats.name_file(file):
             raise InputError(why, path=file.file)
-        raise InputError(
-            f"the root element is <{tag}>, not <mediawiki>; use a complete dump of a wiki's pages",
-            path=file.file,
-            line=1,
-        )
+        why = f"the root element is <{tag}>, not <mediawiki>; use a complete dump of a wiki's pages"
+        raise InputError(why, path=file.file, line=1)
     return tag
 
 

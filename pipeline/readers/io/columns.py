@@ -24,19 +24,12 @@ class ColumnReader(row_fields.RowReader):
         ):
             if sign in known:
                 raise InputError(why, path=path)
-        for name, top in zip(self.names(), self.columns(schema), strict=True):
-            if top not in schema.names:
-                raise InputError(f"column {self.missing(name, schema.names, path)}", self.key(name), path=path)
-            if schema.names.count(top) > 1:
-                raise InputError(
-                    f"has {schema.names.count(top)} columns named {top}; rename the others", self.key(name), path=path
-                )
+        self.check_names(self.columns(schema), schema.names, path)
         for name in self.text:
             kind = schema.field(name).type if name in schema.names else pa.string()
             if not holds_text(kind):
-                raise InputError(
-                    f"column {name} holds {kind}, not text; set corpus.options.text", "corpus.options.text", path=path
-                )
+                why = f"column {name} holds {kind}, not text; set corpus.options.text"
+                raise InputError(why, "corpus.options.text", path=path)
 
     def columns(self, schema: Any) -> list[str]:
         """Return the selected top-level columns; selecting one selects all fields nested in it."""
@@ -68,8 +61,7 @@ def holds_text(kind: pa.DataType) -> bool:
     while isinstance(kind, (*_LISTS, pa.DictionaryType, pa.RunEndEncodedType)):
         kind = kind.value_type
     texts = (types.is_string, types.is_large_string, types.is_string_view, types.is_null)
-    binary = (types.is_binary, types.is_large_binary, types.is_binary_view)
-    return any(is_text(kind) for is_text in (*texts, *binary))
+    return any(is_text(kind) for is_text in (*texts, types.is_binary, types.is_large_binary, types.is_binary_view))
 
 
 def rows(batch: Any) -> list[dict[str, Any] | UnicodeDecodeError]:

@@ -273,18 +273,13 @@ def _unpack(file: BinaryIO, at: int, file_range: FileRange, log: ReadLog, new: C
                 log.reached(file_range, file.tell())
                 data = file.read(CHUNK)
             if stream.needs_input and not data:
-                raise InputError(
-                    f"truncated at byte {file.tell()}, within the compressed stream that starts at byte {at}; "
-                    "download the file again",
-                    path=file_range.path,
-                )
+                why = f"truncated at byte {file.tell()}, within the compressed stream that starts at byte {at}"
+                raise InputError(f"{why}; download the file again", path=file_range.path)
             try:
                 unpacked = stream.decompress(data, _UNPACKED)
             except _DAMAGE as error:
-                raise InputError(
-                    f"damaged between bytes {at} and {file.tell()} ({error}); download the file again",
-                    path=file_range.path,
-                ) from error
+                why = f"damaged between bytes {at} and {file.tell()} ({error}); download the file again"
+                raise InputError(why, path=file_range.path) from error
             data = b""
             for begin in range(0, len(unpacked), _UNPACKED):  # of zstd it may be more
                 yield unpacked[begin : begin + _UNPACKED], owned

@@ -10,7 +10,7 @@ from unicodedata import normalize
 
 from pipeline.common.schema import check
 from pipeline.config import CorpusConfig
-from pipeline.errors import ConfigError
+from pipeline.errors import ConfigError, InputError
 from pipeline.readers.base import Document, FileRanges, ReadLog
 from pipeline.readers.io import text_lines
 from pipeline.text import html_text
@@ -86,6 +86,15 @@ class RowReader:
                 f"{why}, but in the names of folders; remove it and set corpus.path={part[0]}, or another such folder"
             )
         return f"{why}; set {self.key(name)}"
+
+    def check_names(self, tops: Iterable[str], known: list[str], path: str, line: int | None = None) -> None:
+        """Raise InputError unless the columns that hold the selected ones exist, each once."""
+        for name, top in zip(self.names(), tops, strict=True):
+            why = "" if top in known else f"column {self.missing(name, known, path)}"
+            if (count := known.count(top)) > 1:
+                why = f"has {count} columns named {top}; rename the others"
+            if why:
+                raise InputError(why, self.key(name), path=path, line=line)
 
     def _wants(self, row: Mapping[str, Any], place: str, name: str, sign: str, wanted: str) -> bool:
         """Return whether a row fulfils a condition: as numbers if its value is one, or its digits, else as text.

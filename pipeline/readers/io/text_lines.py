@@ -203,12 +203,8 @@ def _line_blocks(file_range: FileRange, form: FileFormat, log: ReadLog) -> Itera
         size += data.index(newline) if end else len(last)
         if size > budget.DOCUMENT:
             path, at = place(file_range, number)
-            raise InputError(
-                f"longer than {budget.DOCUMENT >> 20} MiB; split the line, or choose another corpus.reader",
-                "corpus.reader",
-                path=path,
-                line=at,
-            )
+            why = f"longer than {budget.DOCUMENT >> 20} MiB; split the line, or choose another corpus.reader"
+            raise InputError(why, "corpus.reader", path=path, line=at)
         held.append(whole if end else last)
         if not end:
             continue

@@ -35,7 +35,8 @@ class InArchives:
             return
         compressed.CompressedFile(file_range.path).check(file_range)
         zipped = file_range.path.lower().endswith(".zip")
-        for name, file in _zipped(file_range.path) if zipped else _tarred(file_range, log):
+        tarred = ((member.name, file) for member, file in archives.tar_members(file_range, log))
+        for name, file in _zipped(file_range.path) if zipped else tarred:
             hidden = archives.hidden(name) or (self.rows and table_logs.is_hidden(name))
             if file is None or not name.lower().endswith(self.members) or hidden:
                 log["not text"] += 1
@@ -60,11 +61,6 @@ class InArchives:
         finally:
             inner.broken = [why.replace(path, name) for why in inner.broken]
             log.take(inner, "")
-
-
-def _tarred(file_range: FileRange, log: ReadLog) -> Iterator[tuple[str, IO[bytes] | None]]:
-    for member, file in archives.tar_members(file_range, log):
-        yield member.name, file
 
 
 def _zipped(path: str) -> Iterator[tuple[str, IO[bytes] | None]]:

@@ -97,7 +97,7 @@ class Prose:
     """Paragraphs are what `blocks` divide; `dropped` elements, and `apart`, between words, are left out and counted."""
 
     def __init__(self, blocks: str, dropped: str, counts: Counter[str], apart: str = ""):
-        self.blocks, self.counts = set(blocks.split()), counts
+        self.edges, self.counts = dict.fromkeys(blocks.split(), "\0"), counts
         self.left = dict.fromkeys(apart.split(), f" {_LEFT}") | dict.fromkeys(dropped.split(), "")
 
     def paragraphs(self, element: Element) -> list[str]:
@@ -136,7 +136,7 @@ class Prose:
                 self.counts[name] += not part
                 yield f"{_FROM}{said}{_TO}" if part else _LEFT
                 continue
-            edge = "\0" if name in self.blocks else ""
+            edge = self.edges.get(name, "")
             yield edge + self.before(each, name) + (each.text or "")
             ahead.append(edge + self.after(each, name))
             for child in reversed(self.children(each, name)):
