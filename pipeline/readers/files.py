@@ -83,9 +83,7 @@ def files_of(
         cure = formats.cures([file.name for file in others])
         raise InputError(f"{what_is_missing(place, suffixes)}{cure}", key, place, path=place)
     if corpus.files:
-        why = (
-            f"{what_is_missing(place, suffixes)}; run python -m pipeline.download with this corpus first or set {key}"
-        )
+        why = f"{what_is_missing(place, suffixes)}; run python -m pipeline.download with this corpus first or set {key}"
         raise InputError(why, key, path=place)
     raise ConfigError(f"is required for corpus {corpus.name}; name a file or folder", key)
 

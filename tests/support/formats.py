@@ -135,7 +135,6 @@ MANY: dict[str, tuple[str, str, Made]] = {
     "stackexchange": ("stackexchange", "Posts.xml", _text(_posts)),
 }
 ONE: dict[str, tuple[str, str, Made]] = {"html": ("html", "a.html", _text(_html)), "tei": ("tei", "a.xml", _text(_tei))}
-OPTIONS = {"csv": {"text": "text"}, "arrow": {"text": "text"}}
 
 
 def pages(path: Path, texts: list[str]) -> None:

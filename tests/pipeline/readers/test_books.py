@@ -136,13 +136,6 @@ def test_damage_that_looks_like_the_end_of_an_archive_is_named(damage, tmp_path)
         documents(path)
 
 
-def test_a_tar_compressed_in_parts_is_read_whole(tmp_path):
-    path = fill_tar(tmp_path)
-    tar = gzip.decompress(path.read_bytes())
-    path.write_bytes(b"".join(gzip.compress(tar[at : at + 700]) for at in range(0, len(tar), 700)))
-    assert list(map(stem, documents(path)[0])) == ["ant", "bee", "cat", "dog"]
-
-
 def test_tars_behind_one_another_are_read_whole(tmp_path):
     path = fill_tar(tmp_path)
     packed = path.read_bytes()

@@ -20,7 +20,7 @@ from pipeline.config import CorpusConfig
 from pipeline.errors import ConfigError, InputError
 from pipeline.readers import FileRange, ReadLog, open_corpus
 from pipeline.text.clean import clean
-from tests.pipeline.readers.reading import config, read, rows_in
+from tests.pipeline.readers.reading import config, read
 from tests.support.refusals import refused
 
 TEXTS = [f"Document {n} has a début.\nIt ends with {'x' * (n * 7 % 31)} number {n}." for n in range(9)]
@@ -117,21 +117,8 @@ def test_a_broken_object_is_named_and_can_be_skipped(line, why, tmp_path):
     assert why in tally.broken[0]
 
 
-FIELDS = {"text": ["head", "meta.body"], "title": None, "id": "key"}
-ROWS = [{"head": "One", "meta": {"body": "first"}, "key": 1}, {"head": None, "meta": {"body": "second"}, "key": 2}]
-
-
-def test_fields_are_named_nested_and_joined(tmp_path):
-    expected = [("1", "One\nfirst"), ("2", "second")]
-    for reader in ("jsonl", "parquet"):
-        corpus = config(reader, rows_in(tmp_path, reader, ROWS), options=FIELDS)
-        assert [(d.id, d.text) for d in read(corpus)[0]] == expected
-
-
-def test_parquet_says_which_columns_there_are(tmp_path):
+def test_a_column_of_numbers_is_no_text(tmp_path):
     pq.write_table(pa.table({"body": TEXTS, "n": range(9)}), tmp_path / "a.parquet")
-    with refused(InputError, r"text .*body, n", path=str(tmp_path / "a.parquet")):
-        read(config("parquet", tmp_path))
     with refused(InputError, "int64", key="corpus.options.text"):
         read(config("parquet", tmp_path, options={"text": "n"}))
 

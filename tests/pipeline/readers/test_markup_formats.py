@@ -200,14 +200,11 @@ def test_a_record_of_pubmed_is_its_title_and_the_parts_of_its_abstract(tmp_path)
     assert "\n".join([whole.text, title.text]).split("\n") == said
 
 
-@pytest.mark.parametrize(
-    ("said", "text"),
-    [
-        ("Of 10<sup>6</sup> cells, 2.5 m<sup>2</sup> and 10<sup>-3</sup>.", "Of 10^6 cells, 2.5 m2 and 10^-3."),
-        ("The rate<disp-formula>x</disp-formula>in all <disp-formula>y</disp-formula>.", "The rate in all."),
-        ("<ruby><rb>漢字</rb><rt>かんじ</rt></ruby>です。", "漢字です。"),
-    ],
-)
+@pytest.mark.parametrize(("said", "text"), [
+    ("Of 10<sup>6</sup> cells, 2.5 m<sup>2</sup> and 10<sup>-3</sup>.", "Of 10^6 cells, 2.5 m2 and 10^-3."),
+    ("The rate<disp-formula>x</disp-formula>in all <disp-formula>y</disp-formula>.", "The rate in all."),
+    ("<ruby><rb>漢字</rb><rt>かんじ</rt></ruby>です。", "漢字です。")]
+)  # fmt: skip
 def test_exponents_stay_and_words_around_a_formula_are_apart(said, text, tmp_path):
     path = tmp_path / "a.xml"
     path.write_text(f"<article><body><p>{said}</p></body></article>", "utf-8")

@@ -78,16 +78,6 @@ def test_the_position_moves_within_a_file_range(corpus, tmp_path):
     assert len(set(seen)) >= 4
 
 
-def test_progress_counts_from_the_beginning_of_a_file_range(tmp_path):
-    (tmp_path / "a.txt").write_bytes(LINES)
-    opened = open_corpus(CorpusConfig(name="c", reader="lines", path=str(tmp_path)), "")
-    _, second, *_ = opened.splits(len(LINES) // 3)
-    seen = []
-    list(opened.read(second, ReadLog(progress=seen.append)))
-    assert seen[0] == 0
-    assert seen[-1] <= second.size
-
-
 # Small items are read together, and those that are new change few of the parts.
 
 

@@ -145,13 +145,6 @@ def test_what_cannot_be_compared_is_refused(value, where, match, tmp_path):
         read(config("jsonl", tmp_path / "a.jsonl", options={"where": f"x {where}"}))
 
 
-def test_two_columns_of_one_name_are_refused(tmp_path):
-    twice = pa.Table.from_arrays([pa.array(["a"]), pa.array(["b"])], ["text", "text"])
-    pq.write_table(twice, tmp_path / "a.parquet")
-    with refused(InputError, "2 columns named text", key="corpus.options.text", path=str(tmp_path / "a.parquet")):
-        read(config("parquet", tmp_path))
-
-
 def test_a_file_whose_texts_are_all_null_has_empty_documents(tmp_path):
     pq.write_table(pa.table({"text": [None, None]}), tmp_path / "a.parquet")
     pq.write_table(pa.table({"text": ["b"]}), tmp_path / "b.parquet")
@@ -171,8 +164,8 @@ def test_a_parquet_file_may_have_any_name(tmp_path, monkeypatch):
 @pytest.mark.parametrize("reader", ["jsonl", "parquet"])
 def test_fields_of_null_are_null(reader, tmp_path):
     path = rows_in(tmp_path, reader, [{"title": "A", "meta": {"text": "a"}}, {"title": "B", "meta": None}])
-    found, _ = read(config(reader, path, options={"text": ["title", "meta.text"]}))
-    assert [document.text for document in found] == ["A\na", "B"]
+    found, _ = read(config(reader, path, options={"text": ["title", "meta.text"], "id": "title", "title": None}))
+    assert [(document.id, document.text) for document in found] == [("A", "A\na"), ("B", "B")]
     found, _ = read(config(reader, path, options={"text": "meta.text"}))
     assert [document.text for document in found if document.text] == ["a"]
 
@@ -260,15 +253,10 @@ def test_quotation_marks_of_tsv_are_text_unless_typed(tmp_path):
         texts("csv", tmp_path, separator="\t", quotes=True)
 
 
-@pytest.mark.parametrize(
-    ("content", "line", "cure"),
-    [
-        ("text,text\na,b\n", 1, "2 columns named text"),
-        ("# exported\nid,text\n1,a\n", 1, "not found among # exported"),
-        ('text,n\n"say \\"no\\" to",1\n', 2, "doubled"),
-        ("text\nHello, world\n", 2, "corpus.options.separator"),
-    ],
-)
+@pytest.mark.parametrize(("content", "line", "cure"), [
+    ("text,text\na,b\n", 1, "2 columns named text"), ("# exported\nid,text\n1,a\n", 1, "not found among # exported"),
+    ('text,n\n"say \\"no\\" to",1\n', 2, "doubled"), ("text\nHello, world\n", 2, "corpus.options.separator")]
+)  # fmt: skip
 def test_a_table_that_is_none_says_what_to_do(content, line, cure, tmp_path):
     (tmp_path / "a.csv").write_text(content)
     with refused(InputError, cure, path=str(tmp_path / "a.csv"), line=line):

@@ -109,11 +109,6 @@ def test_files_that_cannot_be_read_say_why(data, message, tmp_path):
         list(compressed.CompressedFile(write(tmp_path / "a", data)).read())
 
 
-def test_a_file_that_is_not_there_is_named(tmp_path):
-    with refused(InputError, path=str(tmp_path / "none.bz2")):
-        list(compressed.CompressedFile(tmp_path / "none.bz2").read())
-
-
 # A limit chooses the same documents however the corpus's path is spelled.
 
 
