@@ -4,9 +4,7 @@ import json
 import os
 
 import pytest
-import torch
 
-from benchmarks.model.host_waits import HostWaits
 from tests.model.conftest import SMALL, printed
 from tests.support import forked
 
@@ -46,20 +44,3 @@ def test_a_step_waits_once_and_a_micro_batch_never(counted, name):
     row = counted[name]
     assert row["micro_batches"] == [0, 0], row["places"]  # all but the last of three
     assert row["waits"] == 1, row["places"]
-
-
-@pytest.mark.parametrize(
-    ("operation", "count"),
-    [
-        (lambda x: x.sum().item(), 1),
-        (lambda x: x[x > 0], 1),
-        (lambda x: torch.tensor([1.0, 2.0]), 1),
-        (lambda x: x.repeat_interleave(torch.ones(3).long(), output_size=3), 0),
-        (lambda x: float(x.numpy()[0]), 0),
-    ],
-)
-def test_what_the_host_waits_for_is_counted(operation, count):
-    x = torch.arange(3.0)
-    with HostWaits() as waits:
-        operation(x)
-    assert waits.total == count, waits.places

@@ -257,18 +257,6 @@ REAL = [("glue", *row.split()) for row in WHOLE.split("|")]
 REAL += [("glue_excerpts", task, name, None, label) for task, name, label in EXCERPTS]
 
 
-@pytest.mark.shared_data
-@pytest.mark.parametrize(("place", "task", "name", "rows", "label"), REAL)
-def test_real_files_are_read_row_for_row(shared_data, place, task, name, rows, label):
-    config = task_of(task)
-    found = read_columns(shared_data / place, config, name)
-    lines = (shared_data / place / config.folder / name).read_bytes().count(b"\n")
-    assert not found.malformed
-    assert len(found.labels) == rows or lines - config.header <= len(found.labels) <= lines
-    assert config.labels[int(found.labels[0])] == label
-    assert all(found.texts[0])
-
-
 @pytest.mark.parametrize(
     ("content", "cure"),
     [
