@@ -20,7 +20,7 @@ KINDS = {  # head type by class of transformers
 TRUNCATIONS, SHORTEST = ("head", "tail", "head_tail"), 8  # tokens of the shortest sequences
 ONE_CLASS, SEVERAL = "single_label_classification", "multi_label_classification"  # problem types of transformers
 # In config.json; transformers keeps keys that it does not know.
-TEXTS, READING = "texts_per_sample", "fine_tuning"
+TEXTS, READING, SIGMOID = "texts_per_sample", "fine_tuning", "torch.nn.Sigmoid"
 
 
 @dataclass(frozen=True)
@@ -115,12 +115,13 @@ def names_of(head: HeadConfig, labels: list[str]) -> Json:
     if head.kind == CHOICE:
         return {}
     words = labels or [f"LABEL_{number}" for number in range(head.outputs)]
-    content: Json = {
-        "id2label": {str(number): word for number, word in enumerate(words)},
-        "label2id": {word: number for number, word in enumerate(words)},
-    }
+    content: Json = {"id2label": {str(number): word for number, word in enumerate(words)}}
+    content["label2id"] = {word: number for number, word in enumerate(words)}
     if head.kind == CLASS:
-        content["problem_type"] = "regression" if head.outputs == 1 else SEVERAL if head.several else ONE_CLASS
+        problem = "regression" if head.outputs == 1 else SEVERAL if head.several else ONE_CLASS
+        # text-embeddings-inference counts no labels; CrossEncoder by itself squeezes a score into 0 to 1.
+        content |= {"problem_type": problem, "num_labels": head.outputs}
+        content["sentence_transformers"] = {"activation_fn": SIGMOID if problem == SEVERAL else "torch.nn.Identity"}
     if head.scale != HeadConfig.scale:
         content |= dict(zip(bert_format.SCALE, head.scale, strict=True))
     return content

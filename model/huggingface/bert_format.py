@@ -21,7 +21,7 @@ from torch import Tensor
 from model.config import Json, ModelConfig, Weights
 from model.encoders.architectures import architecture_of, parameter_shapes
 from model.encoders.encoder import initialise
-from model.huggingface import model_card, vocabulary
+from model.huggingface import model_card, sentence_model, vocabulary
 from model.huggingface.names import NAMES, Names
 from pipeline.common.schema import built, check
 from pipeline.errors import ConfigError, InputError, first_line, hub_cure, named
@@ -98,15 +98,8 @@ def save(
     vocabulary.check_size(config, len(entries), vocab_folder)
     weights = {name: cast(name, tensor, dtype) for name, tensor in state.items()}
     parameters = sum(tensor.numel() for tensor in state.values())
-    text = model_card.write(
-        config,
-        parameters,
-        manifests,
-        remarks or {},
-        type(Tokenizer.from_str(source).model).__name__,
-        special_names(entries)[-1],
-        "masked_head" not in untrained,
-    )
+    kind, mask = type(Tokenizer.from_str(source).model).__name__, special_names(entries)[-1]
+    text = model_card.write(config, parameters, manifests, remarks or {}, kind, mask, "masked_head" not in untrained)
     (folder / "README.md").write_text(text, encoding="utf-8")
     tokenizer_folder.keep_files(vocab_folder, folder)
     theirs = their_config(config, entries, dtype) | ({UNTRAINED: untrained} if untrained else {})
@@ -141,8 +134,9 @@ def write(
     if is_wordpiece(Tokenizer.from_str(source)) and "" not in entries:  # unused ids have no line
         lines = "".join(f"{entry}\n" for entry in entries)
         (folder / vocabulary.VOCAB).write_bytes(lines.encode())
-    settings = settings | vocabulary.tokenizer_config(learnt or config.positions, made)
-    write_json(folder / vocabulary.TOKENIZER_CONFIG, settings)
+    longest = learnt or config.positions
+    write_json(folder / vocabulary.TOKENIZER_CONFIG, settings | vocabulary.tokenizer_config(longest, made))
+    write_json(folder / sentence_model.BERT, {"max_seq_length": longest})  # for text-embeddings-inference
     for path in folder.iterdir():  # safetensors files are private to their owner
         path.chmod(0o644)
 

@@ -13,6 +13,7 @@ from pipeline.common.tables import read_table
 from pipeline.console.redact import one_line, redact
 from pipeline.records.manifest import Manifest
 from pipeline.records.metrics import CorpusCounts, TrainingSummary
+from pipeline.storage import strict_json
 
 HEAD = """---
 {header}---
@@ -139,13 +140,14 @@ python -m pipeline.predict pretrained=PATH/OF/THIS/FOLDER input=TEXT
 """
 
 
-def write_tuned(config: ModelConfig, head_kind: str, origin: Path | str, task: str, rows: Rows) -> str:
-    """Return the text of README.md of a model that was tuned on `task` from that at `origin`."""
-    header: Rows = {"license": "unknown", "library_name": "transformers", "pipeline_tag": TASKS[head_kind]}
+def write_tuned(folder: Path, config: ModelConfig, kind: str, origin: Path | str, task: str, rows: Rows) -> None:
+    """Write README.md of a model that was tuned on `task` from that at `origin`; `kind` is the type of its head."""
+    header: Rows = {"license": "unknown", "library_name": "transformers", "pipeline_tag": TASKS[kind]}
     header |= {"tags": [config.architecture]}
     start, rows = f"`{name_of(str(origin))}` fine-tuned", rows | {"licence": UNLICENSED}
     text = head(config, task, header, start, f"on {task}", rows) + TUNED_USE
-    return text + serving(TASKS[head_kind], config.architecture, {})
+    (folder / "README.md").write_text(text, encoding="utf-8")
+    add_serving(folder, TASKS[kind], config.architecture, {})
 
 
 def objective_of(config: ModelConfig, train: Manifest | None) -> str:
@@ -281,16 +283,19 @@ def number(value: int | None) -> str | None:
 SERVING = "\n## Serving\n"
 
 
-def serving(task: str, architecture: str, figures: Rows) -> str:
-    """Return how other programs serve a folder for a task of the hub; `figures` are of its ONNX, if it has it."""
-    table_of = read_table(__file__, "serving.yaml")
-    parts = ["folder", *([architecture] if architecture in table_of else []), *(["onnx"] if figures else [])]
-    lines = {tool: each.get(task, each.get("all")) for part in parts for tool, each in table_of[part].items()}
-    rows = {}
-    for tool, line in ((tool, line) for tool, line in lines.items() if line):
-        code, dash, remark = line.replace("FOLDER", "PATH/OF/THIS/FOLDER").replace("TASK", task).partition(" -- ")
-        rows[tool] = f"`{code}`{dash and ', '}{remark}"
-    text = f"{SERVING}\n| program | line |\n|---|---|\n{table(rows)}\n"
+def serving(task: str, architecture: str, figures: Rows, problem: str = "") -> str:
+    """Return how other programs serve a folder, by its type of problem or the hub's task.
+
+    `figures` are of its ONNX, if it has it.
+    """
+    table_of, rows = read_table(__file__, "serving.yaml"), {}
+    for part in ("folder", architecture, *(["onnx"] if figures else [])):
+        for tool, by_kind in table_of.get(part, {}).items():
+            if line := by_kind.get(problem) or by_kind.get(task) or by_kind.get("all"):
+                code, dash, remark = line.partition(" -- ")
+                rows[tool] = f"`{code}`{dash and ', '}{remark}"
+    lines = table(rows).replace("FOLDER", "PATH/OF/THIS/FOLDER").replace("TASK", task)
+    text = f"{SERVING}\n| program | line |\n|---|---|\n{lines}\n"
     if figures:
         text += f"\n`onnx/model.onnx`: PyTorch's outputs within {figures['largest_onnx_difference']:.1e}.\n"
     if "int8" in figures:
@@ -300,9 +305,9 @@ def serving(task: str, architecture: str, figures: Rows) -> str:
 
 def add_serving(folder: Path, task: str, architecture: str, figures: Rows) -> None:
     """Write into the card of a folder how it is served, in place of what an earlier conversion wrote."""
-    card = folder / "README.md"
-    text = card.read_text(encoding="utf-8").partition(SERVING)[0] + serving(task, architecture, figures)
-    card.write_text(text, encoding="utf-8")
+    card, problem = folder / "README.md", strict_json.own(folder / "config.json").get("problem_type", "")
+    text = card.read_text(encoding="utf-8").partition(SERVING)[0]
+    card.write_text(text + serving(task, architecture, figures, problem), encoding="utf-8")
 
 
 def nearness(int8: Rows) -> str:

@@ -83,8 +83,9 @@ def _complete(folder: Path) -> None:
     wanted: dict[Path, Json] = {folder / BERT: {"max_seq_length": most} if (most := stated_length(folder)) else {}}
     for module in _modules(folder):
         path = folder / module["path"] / "config.json"
-        if (mode := read_object(path).get("pooling_mode")) in [*POOLINGS.values()]:
-            wanted[path] = {key: mode == kind for key, kind in POOLINGS.items()}
+        stated = read_object(path)
+        if any(key.startswith("pooling_mode") for key in stated):
+            wanted[path] = {key: stated.get("pooling_mode") == kind for key, kind in POOLINGS.items()}
     for path, keys in wanted.items():
         if path.is_file() and not keys.keys() <= (stated := read_object(path)).keys():
             path.write_text(json.dumps(keys | stated, indent=2), encoding="utf-8")

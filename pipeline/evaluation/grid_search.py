@@ -229,7 +229,7 @@ def evaluate(config: EvaluateConfig, out: Path) -> Evaluation:
         found.submission.extend(answers.submit(config, folder / best.stem, out))
     if config.keep:
         shutil.copytree(folder / best.stem, out / MODEL)
-        write_text(out / MODEL / "README.md", card_of(context, done[best]))
+        write_card(out / MODEL, context, done[best])
     files = {PREDICTIONS: answers.dev_rows(config.task, context.dev, predictions)}
     files |= context.kind.export(context.dev, predictions)
     return found, describe(found, config.pretrained), files
@@ -471,8 +471,8 @@ def clean_output(out: Path, folder: Path, kept: set[str]) -> None:
             path.unlink(missing_ok=True)
 
 
-def card_of(context: SearchContext, record: Record) -> str:
-    """Return the model card of the run that is kept."""
+def write_card(folder: Path, context: SearchContext, record: Record) -> None:
+    """Write the model card of the run that is kept."""
     from model.huggingface import model_card
 
     config, task = context.config, context.config.task
@@ -486,7 +486,7 @@ def card_of(context: SearchContext, record: Record) -> str:
         **{name.replace("_", " "): record[name] for name in POINT},
         "longest sequence": f"{config.longest} tokens, {config.truncation}",
     }
-    return model_card.write_tuned(context.size, context.kind.head, config.pretrained, task.name, rows)
+    model_card.write_tuned(folder, context.size, context.kind.head, config.pretrained, task.name, rows)
 
 
 def score_of(context: SearchContext, records: Records) -> Score:

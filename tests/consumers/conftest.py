@@ -27,6 +27,8 @@ KINDS: dict[str, tuple[str, Callable[..., None], list[str]]] = {  # architecture
     "RoBERTa text-classification": ("roberta", tuned("class"), []),
     "feature-extraction": ("bert", of_sentences, ["masked_head", "next_sentence", "pooler"]),
     "text-classification": ("modernbert", tuned("class"), []),
+    "several labels": ("bert", tuned("class", several=True), []),
+    "scores": ("bert", tuned("class", 1, scale=(3.0, 2.0)), []),
     "token-classification": ("bert", tuned("tag"), []),
 }
 CLASSES = {  # transformers' heads of a folder

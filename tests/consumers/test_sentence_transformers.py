@@ -20,7 +20,7 @@ RANK = """
 import json, sys
 from sentence_transformers import CrossEncoder
 given = json.loads(sys.argv[1])
-print(json.dumps(CrossEncoder(given["folder"]).predict([given["texts"]], apply_softmax=True).tolist()))
+print(json.dumps(CrossEncoder(given["folder"]).predict([given["texts"]], apply_softmax=given["softmax"]).tolist()))
 """
 
 
@@ -45,13 +45,15 @@ def test_a_plain_folder_is_pooled_by_the_mean(st, folders, record_property):
     record_property("differs", "a plain folder gives the mean of the tokens")
 
 
-@pytest.mark.parametrize("kind", ["text-classification", "RoBERTa text-classification"])
+@pytest.mark.parametrize("kind", ["text-classification", "RoBERTa text-classification", "several labels", "scores"])
 def test_a_classifier_of_pairs_is_a_cross_encoder(st, folders, kind, record_property):
-    folder = folders[kind]
-    (found,) = st(RANK, {"folder": str(folder), "texts": TEXTS})
+    folder, softmax = folders[kind], kind.endswith("classification")
+    (found,) = st(RANK, {"folder": str(folder), "texts": TEXTS, "softmax": softmax})
     logits = outputs(folder, TEXTS[:1], TEXTS[1:])["logits"][0]
-    np.testing.assert_allclose(found, np.exp(logits) / np.exp(logits).sum(), atol=1e-4)
-    record_property("works", "a classifier as CrossEncoder")
+    odds = np.exp(logits)
+    expected = odds / odds.sum() if softmax else logits if kind == "scores" else odds / (1 + odds)
+    np.testing.assert_allclose(found, expected, atol=1e-4)
+    record_property("works", "classifiers as CrossEncoder")
 
 
 def test_the_lines_of_the_page_make_a_model(st, folders):

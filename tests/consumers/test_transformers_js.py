@@ -5,7 +5,7 @@ import pytest
 from transformers import AutoTokenizer, pipeline
 
 from model.huggingface import onnx_export
-from tests.consumers.conftest import KINDS, TEXTS, node_with
+from tests.consumers.conftest import KINDS, TEXTS, node_with, outputs
 
 pytestmark = [pytest.mark.consumers, pytest.mark.timeout(1800), pytest.mark.tool("transformers.js", "4.3.2")]
 PACKAGE = "@huggingface/transformers@4.3.2"
@@ -15,7 +15,8 @@ import path from "node:path";
 const {task, folder, dtype, texts, options} = JSON.parse(process.argv[1]);
 env.allowRemoteModels = false;
 env.localModelPath = path.dirname(folder);
-const answer = await (await pipeline(task, path.basename(folder), {dtype}))(texts, options);
+const made = await pipeline(task, path.basename(folder), {dtype}), {model, tokenizer} = made;
+const answer = options.logits ? (await model(tokenizer(texts, {padding: true}))).logits : await made(texts, options);
 console.log(JSON.stringify(answer.tolist ? answer.tolist() : answer));
 """
 ALONE = """
@@ -63,8 +64,8 @@ def test_features_are_hidden_states_and_not_logits(node, folders, kind, record_p
 
 
 def test_classes_and_tags_are_those_of_transformers(node, folders, record_property):
-    for kind in ("text-classification", "token-classification", "RoBERTa text-classification"):
-        task = kind.removeprefix("RoBERTa ")
+    for kind in ("text-classification", "token-classification", "RoBERTa text-classification", "several labels"):
+        task = "text-classification" if kind == "several labels" else kind.removeprefix("RoBERTa ")
         for text in TEXTS:
             found = asked(node, folders[kind], task, "fp32", [text])
             (expected,) = pipeline(task, str(folders[kind]))([text])
@@ -73,7 +74,14 @@ def test_classes_and_tags_are_those_of_transformers(node, folders, record_proper
             labels = [one.get("label", one.get("entity")) for one in found]
             assert labels == [one.get("label", one.get("entity")) for one in expected]
             np.testing.assert_allclose([o["score"] for o in found], [o["score"] for o in expected], atol=1e-4)
-    record_property("works", "classes, tags")
+    record_property("works", "classes, tags; scores by the model")
+
+
+def test_a_score_is_the_models_and_not_the_pipelines(node, folders, record_property):
+    found = asked(node, folders["scores"], "text-classification", "fp32", TEXTS, logits=True)
+    np.testing.assert_allclose(found, outputs(folders["scores"], TEXTS)["logits"], atol=1e-4)
+    assert asked(node, folders["scores"], "text-classification", "fp32", TEXTS)[0]["score"] == 1
+    record_property("differs", "`pipeline` makes each score 1")
 
 
 @pytest.mark.tool("onnxruntime-node", "1.30.0")

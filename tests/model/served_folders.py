@@ -87,11 +87,12 @@ def of_sentences(folder: Path, size: ModelConfig, vocab: Path) -> None:
     )
 
 
-def tuned(kind: str) -> Callable[[Path, ModelConfig, Path], None]:
+def tuned(kind: str, outputs: int = 2, **head: Any) -> Callable[[Path, ModelConfig, Path], None]:
     def save(folder: Path, size: ModelConfig, vocab: Path) -> None:
         torch.manual_seed(0)
-        model = BertWithHead(size, HeadConfig(kind, 2))
-        saved_model.save(folder, model, size, [] if kind == "answer" else ["no", "yes"], vocab)
+        model = BertWithHead(size, HeadConfig(kind, outputs, **head))
+        labels = ["no", "yes"] if kind != "answer" and outputs == 2 else []
+        saved_model.save(folder, model, size, labels, vocab)
 
     return save
 

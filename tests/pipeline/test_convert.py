@@ -76,7 +76,8 @@ def write_sentence_model(folder):
     (folder / "modules.json").write_text(json.dumps(modules))
     (folder / "sentence_bert_config.json").write_text('{"max_seq_length": 40}')
     (folder / "1_Pooling").mkdir()
-    (folder / "1_Pooling" / "config.json").write_text('{"pooling_mode_mean_tokens": true}')
+    modes = {f"pooling_mode_{each}": each == "mean_tokens" for each in ("cls_token", "mean_tokens", "max_tokens")}
+    (folder / "1_Pooling" / "config.json").write_text(json.dumps(modes))
     (folder / "1_Pooling" / "link").symlink_to("/etc/hostname")
 
 
@@ -90,16 +91,17 @@ def test_a_sentence_model_stays_one(run, tmp_path):
     assert not (tmp_path / "again" / "1_Pooling" / "link").exists()
 
 
-def test_text_embeddings_inference_finds_the_keys_that_sentence_transformers_6_does_not_write(run, tmp_path):
+@pytest.mark.parametrize("stated", [{"pooling_mode": "cls"}, {"pooling_mode_cls_token": True}])
+def test_text_embeddings_inference_finds_the_keys_that_others_do_not_write(run, tmp_path, stated):
     stage.run("convert", run, convert.make)
     write_sentence_model(Path(run.out))
     (Path(run.out) / "sentence_bert_config.json").write_text('{"transformer_task": "feature-extraction"}')
-    (Path(run.out) / "1_Pooling" / "config.json").write_text('{"pooling_mode": "cls"}')
+    (Path(run.out) / "1_Pooling" / "config.json").write_text(json.dumps(stated))
     converted(run, train=run.out, vocab=None, out=str(tmp_path / "again"))
     first, pooling = (tmp_path / "again" / name for name in ("sentence_bert_config.json", "1_Pooling/config.json"))
     assert json.loads(first.read_text()) == {"transformer_task": "feature-extraction", "max_seq_length": 40}
     cls, mean, most = (f"pooling_mode_{each}" for each in ("cls_token", "mean_tokens", "max_tokens"))
-    assert json.loads(pooling.read_text()) == {"pooling_mode": "cls", cls: True, mean: False, most: False}
+    assert json.loads(pooling.read_text()) == stated | {cls: True, mean: False, most: False}
     assert sentence_model.pooling_of(tmp_path / "again").kind == "cls"
 
 

@@ -198,6 +198,7 @@ def test_the_loss_of_several_labels_is_that_of_transformers(vocab):
     saved_model.save(vocab.parent / "several", ours, CONFIG, ["a", "b", "c"], vocab)
     theirs = transformers.AutoModelForSequenceClassification.from_pretrained(vocab.parent / "several").eval()
     assert theirs.config.problem_type == "multi_label_classification"
+    assert json.loads((vocab.parent / "several" / "config.json").read_text())["num_labels"] == 3
     expected = theirs(**padded(some(labels)), labels=torch.from_numpy(labels).float()).loss
     torch.testing.assert_close(loop.batch_loss(ours, some(labels), np.arange(4), CPU), expected)
     assert saved_model.load(vocab.parent / "several")[1].model.config.several
@@ -234,6 +235,7 @@ def test_scores_are_learnt_and_exported_whatever_their_scale(vocab):
     opened = saved_model.load(vocab.parent / "score")[1].model
     np.testing.assert_allclose(np.stack(loop.predict(opened, some(plain), CPU))[:, 0], given[1], rtol=1e-5)
     assert (theirs.config.label_mean, theirs.config.label_deviation) == pytest.approx(head.scale)
+    assert theirs.config.sentence_transformers == {"activation_fn": "torch.nn.Identity"}, "no sigmoid of a score"
 
 
 @pytest.mark.parametrize("kind", ["class", "choice", "tag", "answer"])
