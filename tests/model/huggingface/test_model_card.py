@@ -192,12 +192,7 @@ def test_weights_that_were_not_evaluated_have_no_held_out_figures():
         ({}, {"dumps of vi.wikipedia.org, 20240701": 1}, "CC BY-SA 4.0", "vi.wikipedia.org, dump of 2024-07-01"),
         ({}, {"b: dumps of en.wikisource.org, 20200101": 2}, "CC BY-SA 3.0", "en.wikisource.org, dump of 2020-01-01"),
         ({"reader": "wikipedia", "files": [{"url": "https://x/dewiki-latest-p.xml"}]}, {}, "BY-SA", "de.wikipedia.org"),
-        (
-            {"reader": "cirrussearch", "path": "/x/index_name=itwiki_content/itwiki_content-20240101-00000.json.bz2"},
-            {},
-            "4.0",
-            "it.wikipedia.org, dump of 2024",
-        ),
+        ({"reader": "cirrussearch", "path": "itwiki_content-20240101-0"}, {}, "4.0", "it.wikipedia.org, dump of 2024"),
         ({"reader": "parquet", "path": "hf://datasets/uonlp/CulturaX@main/vi/*.parquet"}, {}, "OSCAR", "CulturaX"),
         ({"parts": {"a": {"reader": "stackexchange", "path": "x"}}}, {}, "CC BY-SA 4.0", "stackexchange.com"),
     ],

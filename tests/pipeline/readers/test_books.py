@@ -8,7 +8,6 @@ import zipfile
 from pathlib import Path
 
 import pytest
-import zstandard
 
 from pipeline.errors import InputError
 from pipeline.storage import budget
@@ -59,15 +58,7 @@ def fill_tar(place):
     return place / "books.tar.gz"
 
 
-def fill_zstd_tar(place):
-    packed = fill_tar(place)
-    path = place / "books.tar.zst"
-    path.write_bytes(zstandard.ZstdCompressor().compress(gzip.decompress(packed.read_bytes())))
-    packed.unlink()
-    return path
-
-
-@pytest.mark.parametrize("fill", [fill_folder, fill_zip, fill_tar, fill_zstd_tar])
+@pytest.mark.parametrize("fill", [fill_folder, fill_zip, fill_tar])
 @pytest.mark.parametrize("split_bytes", [1, 30, 100, 2**20])
 def test_each_book_is_read_once_however_it_is_cut(fill, split_bytes, tmp_path):
     found, _ = documents(fill(tmp_path), split_bytes)
@@ -108,7 +99,7 @@ def test_a_damaged_file_with_a_mark_does_not_fit_the_stated_encoding(tmp_path):
         documents(tmp_path, encoding="utf-8")
 
 
-@pytest.mark.parametrize("fill", [fill_zip, fill_tar, fill_zstd_tar])
+@pytest.mark.parametrize("fill", [fill_zip, fill_tar])
 def test_a_broken_archive_is_named(fill, tmp_path):
     path = fill(tmp_path)
     path.write_bytes(path.read_bytes()[:-100])

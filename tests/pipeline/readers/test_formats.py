@@ -199,7 +199,6 @@ def test_wikiextractor_leaves_holes_too(holes, left, tmp_path):
         ("csv", 'text\n"a" b\n', {}, None, 2),
         ("html", "<div>" * 200_000, {}, "nested", None),
         ("html", "<div></x>" * 9_000, {}, "nested", None),
-        *((reader, "<mediawiki><page/></mediawiki>", {}, "corpus=wiki", None) for reader in ("pubmed", "jats", "tei")),
     ],
     ids=lambda value: value if isinstance(value, str) and len(value) < 99 else "",
 )

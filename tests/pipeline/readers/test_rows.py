@@ -217,11 +217,9 @@ def test_numbers_in_words_are_compared_as_numbers(where, kept, tmp_path):
     numbers = dict(zip("abcd", ["0", "10", "-3", ""], strict=True))
     (tmp_path / "a.csv").write_text("text,n\n" + "".join(f"{text},{n}\n" for text, n in numbers.items()))
     assert "".join(texts("csv", tmp_path / "a.csv", where=where)) == kept
-    scores = {text: f'Score="{n}"' * bool(n) for text, n in numbers.items()}
-    rows = (f'<row Id="1" Body="{text}" {score}/>' for text, score in scores.items())
+    rows = (f'<row Body="{text}" ' + f'Score="{n}" ' * bool(n) + "/>" for text, n in numbers.items())
     (tmp_path / "Posts.xml").write_text("<posts>\n" + "\n".join(rows) + "\n</posts>")
-    found = texts("stackexchange", tmp_path, where=where.replace("n", "Score"))
-    assert "".join(found) == kept.replace("d", "")
+    assert "".join(texts("stackexchange", tmp_path, where=where.replace("n", "Score"))) == kept.replace("d", "")
 
 
 # CSV, TSV, Arrow and tables with a log: held to the readers of their fields.
@@ -388,21 +386,15 @@ def test_what_is_hidden_to_spark_is_left_out_of_a_folder(reader, tmp_path, monke
         assert sorted(document.text for document in found) == ["_x=1", "a", "date=2026"]
         assert log.notes == {"hidden files (_NAME) left out": 1}
     assert texts(reader, tmp_path / "_temporary") == ["_temporary"]
-    packed = Path(shutil.make_archive("all", "zip", tmp_path))
-    assert sorted(texts(reader, packed)) == ["_x=1", "a", "date=2026"]
+    assert sorted(texts(reader, Path(shutil.make_archive("all", "zip", tmp_path)))) == ["_x=1", "a", "date=2026"]
 
 
 def test_of_a_search_index_the_pages_are_read_and_redirects_counted(tmp_path):
     """As published since 2026: a redirect has an entry of its own, without a text."""
-    pages = [{"text": "One."}, {"page_type": "redirect"}, {"page_type": "primary", "content_model": "json"}]
-    pages += [{"namespace": 14, "text": "Two."}]
-    rows = [
-        row for n, page in enumerate(pages) for row in ({"index": {"_type": "page", "_id": n}}, {"namespace": 0} | page)
-    ]
-    (folder := tmp_path / "index_name=xwiki_content").mkdir()
-    (folder / "_SUCCESS").touch()
-    (folder / "xwiki_content-20260830-00000.json").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    found, log = read(config("cirrussearch", folder))
+    pages = '0, "text": "One."', '0, "page_type": "redirect"', '0, "content_model": "json"', '14, "text": "Two."'
+    rows = (f'{{"index": {{"_id": {n}}}}}\n{{"namespace": {page}}}\n' for n, page in enumerate(pages))
+    (tmp_path / "xwiki_content-20260830-00000.json").write_text("".join(rows))
+    found, log = read(config("cirrussearch", tmp_path))
     assert [(document.id, document.text) for document in found] == [("c:0", "One."), ("c:2", "")]
     assert log == {"redirect": 1, "namespace": 1}
 

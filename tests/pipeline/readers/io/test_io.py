@@ -64,13 +64,11 @@ def test_members_in_a_row_are_one_text_and_padding_is_none(pack, tmp_path):
     assert owned(FileRange(str(path), 0, len(data))) == TEXT
 
 
-@pytest.mark.parametrize("before", [1, 5, 11, 14])
-def test_a_header_between_two_reads_is_whole(before, tmp_path):
+def test_a_header_between_two_reads_is_whole(tmp_path):
     """igzip takes the checksum of a header that it sees in two parts for a wrong one."""
     name = b"\x1f\x8b\x08\x0a" + b"\0" * 6 + b"name\0"
     header = name + (zlib.crc32(name) & 0xFFFF).to_bytes(2, "little")
-    first = gzip.compress(os.urandom(compressed.CHUNK - 103 - before), 0)
-    first += b"\0" * (compressed.CHUNK - before - len(first))
+    first = gzip.compress(os.urandom(compressed.CHUNK - 200), 0).ljust(compressed.CHUNK - 5, b"\0")
     path = write(tmp_path / "a", first + header + gzip.compress(TEXT)[10:])
     assert owned(FileRange(str(path), 0, path.stat().st_size)).endswith(TEXT)
 
