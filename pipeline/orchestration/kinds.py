@@ -128,15 +128,14 @@ class Train(Kind[TrainConfig]):
         common = fingerprints.partial_fingerprint(one, sources, extending.independent_keys(one))
         if step := extending.step_in_common(one, common):
             return step, f"; continues after step {step:,}"
-        kept = dataclasses.replace(one, keep_best=False)  # which compares all evaluations
-        common_of_kept = fingerprints.partial_fingerprint(kept, sources, extending.independent_keys(kept))
-        if one.keep_best and (step := extending.step_in_common(kept, common_of_kept)):
-            return 0, f"; starts at step 0, but after step {step:,} with train.keep_best=false"
-        made = Manifest.read(one.out)
-        if made and (spread := made.config.get("steps")):  # shares of all steps may be what differs
-            kept = dataclasses.replace(one, schedule=dataclasses.replace(one.schedule, spread_steps=spread))
-            if step := extending.step_in_common(kept, common):
-                return 0, f"; starts at step 0, but after step {step:,} with train.schedule.spread_steps={spread}"
+        spread = made.config.get("steps") if (made := Manifest.read(one.out)) else None
+        for each in (one, *self.known_before(one)):  # shares of all steps, or all evaluations, may be what differs
+            shares = dataclasses.replace(each, schedule=dataclasses.replace(one.schedule, spread_steps=spread))
+            ways = {"keep_best=false": dataclasses.replace(each, keep_best=False)} if one.keep_best else {}
+            for key, kept in (ways | {f"schedule.spread_steps={spread}": shares} if spread else ways).items():
+                common = fingerprints.partial_fingerprint(kept, sources, extending.independent_keys(kept))
+                if step := extending.step_in_common(kept, common):
+                    return 0, f"; starts at step 0, but after step {step:,} with train.{key}"
         return 0, f"; starts at step 0, as the checkpoint after step {found[-1][1]:,} has other first steps"
 
     def known_before(self, one: TrainConfig) -> list[TrainConfig]:

@@ -47,7 +47,6 @@ run corpus=sample train.lr=1e-4
 run corpus=sample evaluate.seeds=3
 run corpus=sample seeds=3
 run corpus=sample train.optimizer.betas=[0.9 0.95]
-run corpus=sample train.epochs=1 recipe=devlin
 train deepspeed.zero_optimization=2
 train precision=bf16 deepspeed=zero0
 report runs=[TMP,TMP] stages=[TMP]

@@ -54,7 +54,7 @@ def note(out, step, made):
     """Write what a checkpoint says of its first steps."""
     state = out / "checkpoints" / "short" / checkpoint_folder.name_of(step) / checkpoint_folder.STATE
     state.parent.mkdir(parents=True)
-    state.write_text(json.dumps({"first_steps": hash_of(step, made)}))
+    state.write_text(json.dumps({"first_steps": hash_of(step, made), "model": {"positions": made.model.positions}}))
     (state.parent / checkpoint_folder.SUMS).touch()
 
 
@@ -69,9 +69,11 @@ def test_a_plan_knows_where_a_longer_training_begins(steps, schedule, wanted, tm
     assert f"step {wanted}" in KINDS["train"].first_step(new, "another", sources)[1]
 
 
-def test_a_plan_names_the_key_with_which_a_training_continues(tmp_path):
+@pytest.mark.parametrize("positions", [512, 0])
+def test_a_plan_names_the_key_with_which_a_training_continues(positions, tmp_path):
     schedule = {"name": "wsd", "warmup_share": 0.1, "decay_share": 0.4}
     short, new = (config(n, schedule, out=str(tmp_path), share=[0.3, 0.15]) for n in (20, 40))
+    new.model = dataclasses.replace(MODEL, positions=positions)
     note(tmp_path, 10, short)
     finished.manifest("train", config={"steps": 20}).write(tmp_path)
     said = KINDS["train"].first_step(new, "another", {"data.dir": "shards"})
