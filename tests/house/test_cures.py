@@ -39,13 +39,12 @@ evaluate +task=own warmup_ratio=0.1
 run corpus=sample vocab_size=900
 run corpus=sample hidden_size=64
 train output_dir=out
-train num_train_epochs=2
 train objective.mask_share=[0.3 0.2]
 run corpus=sample learning_rate=1e-4
 run corpus=sample train.output_dir=out
-run corpus=sample train.lr=1e-4
+evaluate +task=sample_next pretrained=TMP data=TMP encoder=frozen keep=true
 run corpus=sample evaluate.seeds=3
-run corpus=sample seeds=3
+evaluate +task=sample_next pretrained=TMP data=TMP submit=true
 run corpus=sample train.optimizer.betas=[0.9 0.95]
 train deepspeed.zero_optimization=2
 train precision=bf16 deepspeed=zero0
