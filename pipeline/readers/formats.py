@@ -9,6 +9,7 @@ from pipeline.common.tables import read_table
 from pipeline.config import CorpusConfig
 from pipeline.errors import ConfigError, InputError
 from pipeline.readers.io import compressed
+from pipeline.storage.placeholders import find_placeholder
 
 _KINDS = [{"named": "", "begins": "", **kind} for kind in read_table(__file__, "formats.yaml")]
 _BEGINS = [(re.compile(kind["begins"]), kind) for kind in _KINDS if kind["begins"]]
@@ -46,6 +47,8 @@ def cures(names: list[str]) -> str:
 def not_prose(head: str, reader: str = "") -> str | None:
     """Return what a text is that is not prose, by its beginning, and what to type; None for prose, or the reader's."""
     head = head.removeprefix("\ufeff").removeprefix("\xef\xbb\xbf")  # as UTF-8 or as Latin-1
+    if why := find_placeholder(head):  # an error of a server is JSON too
+        return why
     found = next((kind for begins, kind in _BEGINS if begins.match(head)), None)
     return f"is {found['what']}; use {found['use']}" if found and not _reads(reader, found) else None
 
