@@ -17,6 +17,7 @@ from pipeline.storage import strict_json
 
 SEPARATOR = re.compile("[,;|]")  # of several labels
 LISTED = re.compile(r"""'([^']*)'|"([^"]*)"|([^\s,\[\]'"]+)""")  # an item of a list as Python or NumPy writes it
+PLAIN, MOST = re.compile(r"[\w.+-]+\Z"), 20  # labels that are typed without quotation marks; of them, most
 NAMES_SHOWN = 300  # characters, of all names
 FLAGS = {"0": False, "1": True, "false": False, "true": True, "0.0": False, "1.0": True}
 SMALL = 2**25  # bytes of a file that is read before a run begins
@@ -144,10 +145,14 @@ def parse_examples(place: str, content: bytes, task: TaskConfig, labelled: bool 
         labels = [[k for k, name in enumerate(task.labels) if flags[name][n]] for n in range(len(table.rows))]
     elif labelled:
         (label,) = columns_of(table, [task.label], " for task.label; python -m pipeline.predict answers sets without")
-        labels = [
-            label_of(place, number, row[label].strip(), task)
-            for number, row in zip(table.lines, table.rows, strict=True)
-        ]
+        stated = [row[label].strip() for row in table.rows]
+        try:
+            labels = [label_of(place, *each, task) for each in zip(table.lines, stated, strict=True)]
+        except InputError as error:
+            names = sorted({*stated})
+            if not error.problem.endswith("set task.labels") or len(names) > MOST or not all(map(PLAIN.match, names)):
+                raise
+            raise error.but(problem=f"{error.problem}=[{','.join(names)}]") from None
     if not labels:
         fault = f"; {table.malformed[0]}" if table.malformed else ""
         raise InputError(f"no valid rows{fault}", path=place)

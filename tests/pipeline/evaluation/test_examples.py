@@ -180,6 +180,13 @@ def test_an_unknown_column_within_a_sentence_is_named(tmp_path):
         read(tmp_path, task, OFFICIAL["rte"][0])
 
 
+def test_labels_that_a_task_does_not_have_are_those_to_type(tmp_path):
+    with refused(InputError, r"set task.labels=\[0.0,1.0\]", key="task.labels", line=2):
+        read(tmp_path, PAIR, f"{HEADER}0\tx\ty\t1.0\n1\tx\ty\t0.0\n")
+    with refused(InputError, r"set task.labels$", key="task.labels", line=2):
+        read(tmp_path, PAIR, f"{HEADER}0\tx\ty\tof two words\n")
+
+
 def test_no_task_is_left_out_here():
     tasks = map(task_of, conf_files.choices("task"))
     classified = [task.name for task in tasks if task.kind == "classification" and task.train]
