@@ -127,7 +127,8 @@ def parse_examples(place: str, content: bytes, task: TaskConfig, labelled: bool 
     """
     columns = [*(task.columns if labelled else task.test_columns or task.columns), *task.choices]
     needed = [*columns, *([task.label] if labelled and not task.multilabel else [])]
-    table = table_files.parse(place, content, task.header or not labelled, task.key, needed)
+    several = task.label if labelled and task.multilabel else None
+    table = table_files.parse(place, content, task.header or not labelled, task.key, needed, several=several)
     try:
         texts = [texts_of(table, column) for column in columns]
     except InputError as error:

@@ -1,5 +1,6 @@
 """Readers for task files: TSV, CSV, JSON, JSON lines and Parquet, also inside zips."""
 
+import contextlib
 import json
 import re
 import zipfile
@@ -132,18 +133,24 @@ def matching(data: Path | str, folder: str, pattern: str) -> list[Content]:
 
 
 def parse(
-    place: str, content: bytes, header: bool, key: str | None = None, needed: Collection[str] = (), kind: str = ""
+    place: str,
+    content: bytes,
+    header: bool,
+    key: str | None = None,
+    needed: Collection[str] = (),
+    kind: str = "",
+    several: str | None = None,
 ) -> Table:
     """Parse a file by its content; text by the suffix of its name, before that of a compression, or by that of `kind`.
 
-    `needed`: see `table_of`.
+    `needed`, `several`: see `table_of`.
 
     Raises:
         InputError: the file is malformed.
     """
     kind = kind or place
     if (rows := objects_of(place, content, key, kind)) is not None:
-        return table_of(place, *rows, needed)
+        return table_of(place, *rows, needed, several)
     text = decode(place, content)
     if ends(kind, ".csv") or (header and names_in_csv(text, needed)):
         found = tables.csv_rows(place, text, tables.separator_of(text, header))
@@ -260,24 +267,32 @@ def _classes(feature: Any) -> list[str]:
 
 
 def _named(value: Any, names: list[str] | None) -> Any:
-    if not names:
-        return value
+    """Return a value with the names of classes, and the text of bytes that are one: files need not say which are."""
     if isinstance(value, list):
         return [_named(one, names) for one in value]
-    return names[value] if isinstance(value, int) and 0 <= value < len(names) else value
+    if isinstance(value, dict):
+        return {name: _named(one, None) for name, one in value.items()}
+    if isinstance(value, bytes):
+        with contextlib.suppress(UnicodeDecodeError):
+            return value.decode()
+    return names[value] if names and isinstance(value, int) and 0 <= value < len(names) else value
 
 
-def table_of(place: str, objects: list[dict[str, Any]], lines: list[int], needed: Collection[str]) -> Table:
+def table_of(
+    place: str, objects: list[dict[str, Any]], lines: list[int], needed: Collection[str], several: str | None = None
+) -> Table:
     """Return objects as a table, whose columns are all of their keys.
 
     A row without a key that is `needed`, or in a sentence there, is malformed, also where it is null, a
-    list or an object; another that is missing is empty.
+    list or an object, as one whose `several` labels are null; another that is missing is empty.
     """
     names = list(dict.fromkeys(chain.from_iterable(objects)))
     needed = [name for column in needed for name in (column, *FIELD.findall(column)) if name in names]
     table = Table(place, names, [], [])
     for number, one in zip(lines, objects, strict=True):
         fault = fault_of(one, needed)
+        if several in names and one.get(several) is None:
+            fault = f"{several!r} is missing; write [] for none"
         if fault is None:
             table.rows.append([text_of(one.get(name)) for name in names])
             table.lines.append(number)
@@ -291,13 +306,13 @@ def fault_of(row: dict[str, Any], needed: Collection[str]) -> str | None:
     for name in needed:
         if row.get(name) is None:
             return f"{name!r} is missing"
-        if isinstance(row[name], list | dict):
+        if isinstance(row[name], list | dict | bytes):
             return f"{name!r} is not text"
     return None
 
 
 def text_of(value: Any) -> str:
-    """Return text unchanged, null as an empty string, and anything else as JSON."""
-    if value is None:
-        return ""
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    """Return text unchanged, null as an empty string, what JSON has as JSON, and a decimal or date as it is shown."""
+    if isinstance(value, int | float | list | dict):
+        return json.dumps(value, ensure_ascii=False, default=str)
+    return "" if value is None else str(value)

@@ -343,15 +343,16 @@ def entities(tags: Tags) -> set[tuple[int, int, str]]:
     """Return (first word, word after the last, type) of each entity, as found by conlleval.
 
     An entity begins at B- or S-, or where the type changes; it ends at E- or S-, or before a tag
-    that does not continue it. This reads IOB1, IOB2, IOBES and BILOU (U- is S-, L- is E-), and
-    types without a prefix as runs of one type. A prefix without a type is an entity of type "".
+    that does not continue it. This reads IOB1, IOB2, IOBES, BMES and BILOU (U- is S-, L- is E-), in
+    capitals or not, and types without such a prefix (`NN-TL`) as runs of one type. A prefix without a type is an entity of type "".
     """
     found = set()
     start, before = 0, OUTSIDE
     kind: str | None = None  # of the entity that is open
     for index, tag in enumerate([*tags, OUTSIDE]):
         prefix, dash, name = tag.partition("-")
-        if not dash and prefix not in PREFIXES:
+        prefix = prefix.upper() if dash or tag == "o" else prefix
+        if prefix not in PREFIXES and (prefix, dash) != ("M", "-"):
             prefix, name = "I", tag
         new = prefix in ("B", *ALONE) or name != kind or before in ("E", "L", *ALONE)
         if kind is not None and (new or prefix == OUTSIDE):

@@ -229,6 +229,9 @@ def test_a_text_may_have_several_labels(tmp_path, name):
     rows = [json.dumps({"a": "x", "label": one}) for one in values]
     write(tmp_path, task, "\n".join(rows if name == "a.jsonl" else ["a\tlabel", *(f"x\t{one}" for one in texts)]), name)
     assert read_columns(tmp_path, task, name).labels == [[0, 1], [], [2], [1]]
+    write(tmp_path, task, "\n".join([*rows, '{"a": "y", "label": null}', '{"a": "y"}']), "c.jsonl")
+    unknown = read_columns(tmp_path, task, "c.jsonl")  # which are not none
+    assert (len(unknown.labels), len(unknown.malformed)) == (4, 2)
     write(tmp_path, task, "a\tlabel\nx\tb,z\n", name="b.tsv")
     with refused(InputError, "'z'", key="task.labels", line=2):
         read_columns(tmp_path, task, "b.tsv")

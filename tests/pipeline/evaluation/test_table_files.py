@@ -7,6 +7,8 @@ import json
 import lzma
 import zipfile
 from dataclasses import replace
+from datetime import date
+from decimal import Decimal
 
 import pyarrow as pa
 import pytest
@@ -79,6 +81,24 @@ def test_classes_of_a_parquet_file_have_its_names(tmp_path):
     about = {"info": {"features": {"label": {"names": ["neg", "pos"], "_type": "ClassLabel"}}}}
     (tmp_path / "a").write_bytes(parquet(ROWS, {"huggingface": json.dumps(about)}))
     assert read_columns(tmp_path, replace(OWN, labels=["pos", "neg"]), "a").labels == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("values", "labels"),
+    [
+        (["b", "c"], ["b", "c"]),
+        ([Decimal("1.50"), Decimal(2)], ["1.50", "2.00"]),
+        ([date(2020, 1, 1), date(2021, 2, 3)], ["2020-01-01", "2021-02-03"]),
+        ([b"b", b"c"], ["b", "c"]),
+    ],
+)
+def test_columns_of_any_type_are_what_they_show(tmp_path, values, labels):
+    rows = [{"text": text, "label": value} for text, value in zip([b"a", "é".encode()], values, strict=True)]
+    (tmp_path / "a").write_bytes(parquet(rows))
+    found = read_columns(tmp_path, replace(OWN, labels=labels), "a")
+    assert (found.texts[0], found.labels) == (["a", "é"], [0, 1])
+    (tmp_path / "b").write_bytes(parquet([*rows, {"text": b"\xff", "label": values[0]}]))  # no text
+    assert len(read_columns(tmp_path, replace(OWN, labels=labels), "b").malformed) == 1
 
 
 PACKED = gzip.compress(b"text,label\ngood,1\n" * 9, mtime=0)

@@ -181,6 +181,9 @@ KNOWN = [
     ("B I-PER", {(0, 1, ""), (1, 2, "PER")}),
     ("PER PER LOC O LOC", {(0, 2, "PER"), (2, 3, "LOC"), (4, 5, "LOC")}),  # types alone
     *((tags, {(0, 1, "x"), (1, 2, "x"), (2, 4, "y")}) for tags in ("S-x S-x B-y E-y", "U-x U-x B-y L-y")),
+    ("B-x M-x E-x B-x", {(0, 3, "x"), (3, 4, "x")}),  # BMES
+    ("o b-x i-x b-x o", {(1, 3, "x"), (3, 4, "x")}),
+    ("NN-TL JJ-TL NN", {(0, 1, "NN-TL"), (1, 2, "JJ-TL"), (2, 3, "NN")}),  # types alone, as of Brown's corpus
 ]
 
 
