@@ -12,6 +12,7 @@ import yaml
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from model.finetuning import loop, saved_model
+from pipeline.config import TaskConfig
 from pipeline.errors import ConfigError, Diverged, InputError
 from pipeline.evaluation import examples, grid_search
 from pipeline.evaluation.task_types import remarks_of
@@ -104,6 +105,27 @@ def test_examples_without_a_text_are_counted(config):
     path.write_text("\n".join("\t".join(row) for row in [header, *([r[0], " ", *r[2:]] for r in rows[:7]), *rows[7:]]))
     one = replace(config, task=replace(TASK, columns=TASK.columns[:1]))
     assert "7 of 400 examples have no text" in evaluate_remarks(one)
+
+
+@pytest.mark.parametrize(
+    ("more", "labels", "remarks"),
+    [
+        ({"labels": [*"ab"], "metrics": ["macro_f1"]}, [["a", "b"], ["a", "a"]], ["no row of dev has the label b"]),
+        ({"labels": [*"ab"], "metrics": ["accuracy"]}, [["a", "b"], ["a", "a"]], []),
+        (
+            {"labels": [*"ab"], "metrics": ["micro_f1"], "multilabel": True},
+            [["[]", "[]"], ["a", "b"]],
+            ["no row of train has the label a, b"],
+        ),
+        ({"metrics": ["pearson"]}, [["1", "2"], ["7", "7.0"]], ["all 2 rows of dev have the score 7"]),
+    ],
+)
+def test_labels_that_leave_a_score_without_meaning_are_a_remark(config, more, labels, remarks):
+    for name, values, texts in zip(("train", "dev"), labels, ("ab", "cd"), strict=True):
+        rows = [f"{text}\t{value}" for text, value in zip(texts, values, strict=True)]
+        (Path(config.data) / f"{name}.tsv").write_text("\n".join(["text\tlabel", *rows]) + "\n")
+    task = TaskConfig(name="own", columns=["text"], **more)
+    assert evaluate_remarks(replace(config, task=task)) == remarks
 
 
 def evaluate_remarks(config):

@@ -103,24 +103,29 @@ def read_sides(
 
 
 def remarks_of(config: EvaluateConfig, train: Dataset, sets: Mapping[str, Dataset]) -> list[str]:
-    """Return what makes a score doubtful: rows that are malformed, empty or of train, or classes in order or unseen.
+    """Return what makes a score doubtful: rows that are malformed, empty or of another set, or classes in order or unseen.
 
     `sets` are those that are scored, dev and others, by name.
     """
     faults = faults_of(config.task, train, sets)
     found = [f"{pluralize(len(faults), 'malformed row')} skipped, {faults[0]}"] if faults else []
-    rows = set(_contents(train.samples))
+    chosen_by = {"train": train, "dev": sets["dev"]}
+    rows = {name: {*_contents(part.samples)} for name, part in chosen_by.items()}
     for name, part in sets.items():
-        if same := sum(content in rows for content in _contents(part.samples)):
-            found.append(f"{same:,} of {len(part.samples):,} {name} examples are in train too")
+        for other in ("train",) if name == "dev" else rows:
+            if same := sum(content in rows[other] for content in _contents(part.samples)):
+                found.append(f"{same:,} of {len(part.samples):,} {name} examples are in {other} too")
     every = [part.samples for part in (train, *sets.values())]
     if empty := sum(int((samples.lengths() <= EMPTY).sum()) for samples in every):
         found.append(f"{empty:,} of {sum(map(len, every)):,} examples have no text")
-    classes = train.truth if config.task.has("examples") else []
-    classes = list(chain(*classes)) if config.task.multilabel else classes
-    unseen = [label for number, label in enumerate(config.task.labels) if number not in {*classes}] if classes else []
-    if unseen:
-        found.append(f"no row of train has the label {', '.join(unseen)}")
+    for name, part in chosen_by.items() if config.task.has("classes") else ():
+        there = {*(chain(*part.truth) if config.task.multilabel else part.truth)}
+        unseen = [label for number, label in enumerate(config.task.labels) if number not in there]
+        if unseen and (name == "train" or "macro_f1" in config.task.metrics):
+            found.append(f"no row of {name} has the label {', '.join(unseen)}")
+        if not config.task.labels and len(there) == 1:
+            found.append(f"all {len(part):,} rows of {name} have the score {part.truth[0]:g}")
+    classes = train.truth if config.task.has("classes") else []
     if config.maximum_rows == len(classes) and config.task.labels and not config.task.multilabel:
         runs = [label for label, _ in groupby(classes)]
         if len(runs) == len(set(classes)):

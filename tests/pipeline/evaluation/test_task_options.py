@@ -44,7 +44,8 @@ def test_more_dev_files_and_a_test_set_have_a_score_each(config):
     assert found["rows"]["dev"] == 60
     assert {name: one["rows"]["dev"] for name, one in found["also"].items()} == {"dev-2.tsv": 40, "held.tsv": 30}
     assert found["faults"] == [f"{folder / 'held.tsv'}, line 32: 1 fields instead of 4"]
-    assert found["remarks"][1:] == ["1 of 40 dev-2.tsv examples are in train too"]
+    same = ["1 of 40 dev-2.tsv examples are in train too", "30 of 30 held.tsv examples are in dev too"]
+    assert found["remarks"][1:] == same
     rows = (Path(config.out) / "predictions.tsv").read_text().splitlines()[1:31]
     right = np.mean([row.split("\t")[1] == row.split("\t")[2] for row in rows])
     assert found["also"]["held.tsv"]["score"] == pytest.approx(right)
