@@ -191,7 +191,7 @@ def parse(place: str, content: bytes, key: str = "data") -> list[Question]:
     for number, row in zip(rows[1], rows[0], strict=True):
         try:
             found += questions_of(place, row if "paragraphs" in row else as_article(row))
-        except (LookupError, TypeError, AttributeError) as error:
+        except (LookupError, TypeError, AttributeError, ValueError) as error:
             what = f"has no {error}" if isinstance(error, KeyError) else "has another kind of value than SQuAD"
             raise InputError(f"article or row {number} {what}; {cure}", path=place) from error
     if not found:
@@ -208,16 +208,17 @@ def as_article(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def questions_of(place: str, article: dict[str, Any]) -> Iterator[Question]:
-    """Yield the questions of an article in SQuAD's layout, else raise LookupError, TypeError or AttributeError."""
+    """Yield the questions of an article in SQuAD's layout, else raise what its values raise, or InputError."""
     title = article.get("title") or article["paragraphs"][0]["context"]
     for paragraph in article["paragraphs"]:
         context = paragraph["context"]
         for item in paragraph["qas"]:
-            answers = [] if item.get("is_impossible") else item["answers"]
+            impossible = item.get("is_impossible") or 0
+            answers = [] if [False, True].index(impossible) else item["answers"]  # "false" is neither
             texts = [answer["text"] for answer in answers]
             start = answers[0]["answer_start"] if answers else 0
             "".join((title, context, item["question"], *texts))  # others than texts are a TypeError
-            if texts and context[start : start + len(texts[0])] != texts[0]:
+            if texts and not (start >= 0 and context.startswith(texts[0], start)):
                 raise InputError(
                     f"question {item['id']}: answer {texts[0]!r} does not start at character {start}", path=place
                 )

@@ -232,7 +232,9 @@ def test_the_threshold_is_the_best_of_all(rows):
 
 RIGHT = {"text": "1248", "answer_start": CONTEXT.index("1248")}
 WRONG = [({"question": None}, "SQuAD's layout"), ({"answers": [RIGHT, {"text": 5}]}, "SQuAD's layout")]
-WRONG += [({"answers": [RIGHT | {"answer_start": 3}]}, r"question 0: .*'1248'")]
+STARTS = (3, CONTEXT.index("1248") - len(CONTEXT))  # from the end, as a slice would have it
+WRONG += [({"answers": [RIGHT | {"answer_start": start}]}, r"question 0: .*'1248'") for start in STARTS]
+WRONG += [({"is_impossible": "false"}, "SQuAD's layout")]
 OTHERS = [("{", "not valid JSON"), ("[]", "no objects"), ('{"data": []}', "no objects")]
 
 
@@ -293,6 +295,10 @@ def test_rows_as_the_hub_has_them_are_read(tmp_path, wordpiece):
     ("content", "what"),
     [
         ('{"data": [{"title": "a", "paragraphs": [{"qas": []}]}]}', "article or row 1 has no 'context'"),
+        (
+            '{"id": "1", "question": "q", "context": "c", "answers": {"text": ["c", "c"], "answer_start": [0]}}\n',
+            "another kind of value",
+        ),
         ('{"data": [{"paragraphs": 5}]}', "article or row 1 has another kind of value"),
         ('{"id": "1", "question": "q"}\n{"id": "2"}', "article or row 1 has no 'answers'"),
         ('{"data": [{"paragraphs": [{"context": "c", "qas": [{"id": 1, "question": "q"}]}]}]}', "has no 'answers'"),
