@@ -287,28 +287,19 @@ def table_of(
     list or an object, as one whose `several` labels are null; another that is missing is empty.
     """
     names = list(dict.fromkeys(chain.from_iterable(objects)))
-    needed = [name for column in needed for name in (column, *FIELD.findall(column)) if name in names]
+    wanted = [name for column in needed for name in (column, *FIELD.findall(column))]
+    kinds: tuple[type, ...] = (type(None), list, dict, bytes)
+    refused = [(name, kinds) for name in wanted if name in names]
+    refused += [(several, kinds[:1])] if several in names else []
     table = Table(place, names, [], [])
     for number, one in zip(lines, objects, strict=True):
-        fault = fault_of(one, needed)
-        if several in names and one.get(several) is None:
-            fault = f"{several!r} is missing; write [] for none"
-        if fault is None:
+        if wrong := [name for name, some in refused if isinstance(one.get(name), some)]:
+            what = "missing" if one.get(wrong[0]) is None else "not text"
+            table.malformed.append(f"{place}, row {number}: {wrong[0]!r} is {what}")
+        else:
             table.rows.append([text_of(one.get(name)) for name in names])
             table.lines.append(number)
-        else:
-            table.malformed.append(f"{place}, row {number}: {fault}")
     return table
-
-
-def fault_of(row: dict[str, Any], needed: Collection[str]) -> str | None:
-    """Return what a JSON object lacks; None: nothing."""
-    for name in needed:
-        if row.get(name) is None:
-            return f"{name!r} is missing"
-        if isinstance(row[name], list | dict | bytes):
-            return f"{name!r} is not text"
-    return None
 
 
 def text_of(value: Any) -> str:

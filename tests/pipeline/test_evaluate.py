@@ -110,14 +110,14 @@ def test_examples_without_a_text_are_counted(config):
 @pytest.mark.parametrize(
     ("more", "labels", "remarks"),
     [
-        ({"labels": [*"ab"], "metrics": ["macro_f1"]}, [["a", "b"], ["a", "a"]], ["no row of dev has the label b"]),
-        ({"labels": [*"ab"], "metrics": ["accuracy"]}, [["a", "b"], ["a", "a"]], []),
+        ({"labels": [*"ab"], "metrics": ["macro_f1"]}, ("ab", "aa"), ["no row of dev has the label b"]),
+        ({"labels": [*"ab"], "metrics": ["accuracy"]}, ("ab", "aa"), []),
         (
             {"labels": [*"ab"], "metrics": ["micro_f1"], "multilabel": True},
-            [["[]", "[]"], ["a", "b"]],
+            ("  ", "ab"),
             ["no row of train has the label a, b"],
         ),
-        ({"metrics": ["pearson"]}, [["1", "2"], ["7", "7.0"]], ["all 2 rows of dev have the score 7"]),
+        ({"metrics": ["pearson"]}, ("12", "77"), ["all 2 rows of dev have the score 7"]),
     ],
 )
 def test_labels_that_leave_a_score_without_meaning_are_a_remark(config, more, labels, remarks):

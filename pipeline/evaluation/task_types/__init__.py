@@ -103,7 +103,7 @@ def read_sides(
 
 
 def remarks_of(config: EvaluateConfig, train: Dataset, sets: Mapping[str, Dataset]) -> list[str]:
-    """Return what makes a score doubtful: rows that are malformed, empty or of another set, or classes in order or unseen.
+    """Return what makes a score doubtful: rows malformed, empty or of another set, classes in order or unseen.
 
     `sets` are those that are scored, dev and others, by name.
     """

@@ -213,8 +213,9 @@ def questions_of(place: str, article: dict[str, Any]) -> Iterator[Question]:
     for paragraph in article["paragraphs"]:
         context = paragraph["context"]
         for item in paragraph["qas"]:
-            impossible = item.get("is_impossible") or 0
-            answers = [] if [False, True].index(impossible) else item["answers"]  # "false" is neither
+            if (impossible := item.get("is_impossible")) not in (None, False, True):  # as "false"
+                raise TypeError(impossible)
+            answers = [] if impossible else item["answers"]
             texts = [answer["text"] for answer in answers]
             start = answers[0]["answer_start"] if answers else 0
             "".join((title, context, item["question"], *texts))  # others than texts are a TypeError

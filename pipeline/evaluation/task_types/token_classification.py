@@ -344,7 +344,8 @@ def entities(tags: Tags) -> set[tuple[int, int, str]]:
 
     An entity begins at B- or S-, or where the type changes; it ends at E- or S-, or before a tag
     that does not continue it. This reads IOB1, IOB2, IOBES, BMES and BILOU (U- is S-, L- is E-), in
-    capitals or not, and types without such a prefix (`NN-TL`) as runs of one type. A prefix without a type is an entity of type "".
+    capitals or not, and types without such a prefix (`NN-TL`) as runs of one type. A prefix without
+    a type is an entity of type "".
     """
     found = set()
     start, before = 0, OUTSIDE
