@@ -307,24 +307,27 @@ def samples_of(source: "InitialWeights", vocab: Path, typed: list[str], held_out
 def untrained_parts(config: ConvertConfig, source: "InitialWeights") -> list[str]:
     """Return the parts of the model that have random weights, as no training has changed them."""
     from model.huggingface import bert_format
+    from model.training import initial_weights
 
-    found = {*bert_format.initialised_parts(source.notes)}
-    found |= set() if judges_pairs(config.train) else {"next_sentence", "pooler"}
+    found = {*bert_format.initialised_parts(source.notes)}  # all that is known of a foreign model
+    found |= set() if initial_weights.is_foreign(config.train) else untrained_on_pairs(config.train)
     return sorted(found & {name.partition(".")[0] for name in source.state})
 
 
-def judges_pairs(place: str) -> bool:
-    """Return whether a training up to the model at `place` was of pairs; what is not known was."""
+def untrained_on_pairs(place: str) -> set[str]:
+    """Return the parts that judge pairs if no training up to that at `place` was of pairs; what is not known was."""
     from model.huggingface import bert_format
     from model.training import initial_weights
 
-    if initial_weights.is_foreign(place):
-        return "next_sentence" not in bert_format.initialised_parts(bert_format.load(place)[2])
     train = next((one for one in provenance.histories(place) if one.stage == "train"), None)
     if train is None or train.config.get("objective", {}).get("next_sentence", True):
-        return True
+        return set()
     start = train.config.get("start")
-    return start is not None and Path(start).exists() and judges_pairs(start)
+    if start is None or not Path(start).exists():
+        return {"next_sentence", "pooler"}
+    if initial_weights.is_foreign(start):
+        return {"next_sentence", "pooler"} & {*bert_format.initialised_parts(bert_format.load(start)[2])}
+    return untrained_on_pairs(start)
 
 
 def remarks_of(config: ConvertConfig, source: "InitialWeights", texts: list[str], untrained: list[str]) -> Json:

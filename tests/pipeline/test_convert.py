@@ -12,7 +12,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 from tokenizers import BertWordPieceTokenizer, Tokenizer
-from transformers import AutoModelForMaskedLM, AutoModelForPreTraining, AutoTokenizer, BertConfig
+from transformers import AutoModel, AutoModelForMaskedLM, AutoModelForPreTraining, AutoTokenizer, BertConfig
 from transformers import BertForPreTraining as Theirs
 from transformers import pipeline as hub
 
@@ -416,6 +416,12 @@ def test_what_no_training_changed_is_known_in_every_later_folder(run, tmp_path):
     masked["start"] = str(tmp_path / "start")
     dataclasses.replace(settings, config=settings.config | masked).write(Path(run.train))
     converted(run, out=str(tmp_path / "started"))
+    AutoModel.from_pretrained(run.out).save_pretrained(tmp_path / "pooled")  # its pooler is no random one
+    config = tmp_path / "pooled/config.json"
+    config.write_text(json.dumps(json.loads(config.read_text()) | {"untrained_parts": []}))
+    converted(run, train=str(tmp_path / "pooled"), vocab=run.vocab, out=str(tmp_path / "from-pooled"))
+    unknown = bert_format.initialised_parts(bert_format.load(tmp_path / "from-pooled")[2])
+    assert unknown == ["masked_head", "next_sentence"]
     for folder in (run.out, tmp_path / "again", tmp_path / "started"):
         assert bert_format.initialised_parts(bert_format.load(folder)[2]) == ["next_sentence", "pooler"]
     assert "| not trained, randomly initialised | next_sentence, pooler |" in (tmp_path / "again/README.md").read_text()
