@@ -86,8 +86,8 @@ def tokenizer_config(longest: int, source: str) -> Json:
     names = wordpiece.special_names(library.get_vocab(with_added_tokens=True))
     common = {"model_max_length": longest, **{f"{role}_token": name for role, name in zip(ROLES, names, strict=True)}}
     spec = json.loads(library.to_str())  # by the library: old files lack the model's type
-    framed = library.num_special_tokens_to_add(is_pair=True) == 3 and wordpiece.WordPiece(source).pairs == PairFrame()
-    if is_bert(spec) and framed:
+    three = library.num_special_tokens_to_add(is_pair=True) == 3
+    if is_bert(spec) and three and wordpiece.WordPiece(source).pairs == PairFrame():
         normalizer = spec["normalizer"]
         return {
             "do_lower_case": normalizer["lowercase"],

@@ -151,7 +151,7 @@ def parse_examples(place: str, content: bytes, task: TaskConfig, labelled: bool 
             labels = [label_of(place, *each, task) for each in zip(table.lines, stated, strict=True)]
         except InputError as error:
             names = sorted({*stated})
-            if not error.problem.endswith("set task.labels") or len(names) > MOST or not all(map(PLAIN.match, names)):
+            if error.key != "task.labels" or len(names) > MOST or not all(map(PLAIN.match, names)):
                 raise
             raise error.but(problem=f"{error.problem}=[{','.join(names)}]") from None
     if not labels:

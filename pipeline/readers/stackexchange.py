@@ -15,11 +15,11 @@ from pipeline.storage.places import File
 from pipeline.text import encodings
 
 _AROUND = re.compile(r"<[?!].*|</?[a-z]++>|")  # the element around all rows, and what is before it
-# A row has those that say something of it.
-_NAMES = (
+_NAMES = (  # a row has those that say something of it
     "Title Body Text Id PostTypeId PostId ParentId AcceptedAnswerId CreationDate Score ViewCount OwnerUserId UserId "
     "LastEditDate LastActivityDate Tags AnswerCount CommentCount FavoriteCount ClosedDate ContentLicense"
 )
+_NONE = dict.fromkeys(_NAMES.split())
 
 
 class _Files(text_lines.TextFiles):
@@ -60,7 +60,7 @@ class Reader(row_fields.LineRows):
             try:
                 if not row.startswith("<row "):
                     raise ValueError("neither <row … /> nor the element around all rows")
-                fields = dict.fromkeys(_NAMES.split()) | fromstring(row).attrib
+                fields = _NONE | fromstring(row).attrib
                 document = self.document(fields, f"{self.corpus.name}:{fields.get('Id')}", log)
             except (ParseError, ValueError) as error:
                 file = compressed.CompressedFile(file_range.path)

@@ -108,13 +108,17 @@ def pickled_tables(path: Path) -> Iterator[Table]:
     """Yield the tables of a file of `torch.save`, which names bytes of a ZIP archive; none of PyTorch before 1.6."""
     if not zipfile.is_zipfile(path):
         return
+    memory = np.memmap(path, np.uint8, "r")
     with zipfile.ZipFile(path) as archive:
         (root,) = [name.removesuffix("data.pkl") for name in archive.namelist() if name.endswith("/data.pkl")]
         for name, tensor in _Names(archive.open(f"{root}data.pkl")).load().items():
             if name.endswith(TABLES):
                 (_, kind, key, *_), first, shape, *_ = tensor
-                memory, size = np.frombuffer(archive.read(f"{root}data/{key}"), np.uint8), ITEMS[kind]
-                yield name, kind, memory[first * size : (first + math.prod(shape)) * size]
+                size, begin = ITEMS[kind], archive.getinfo(f"{root}data/{key}").header_offset  # never compressed
+                start = (
+                    begin + 30 + int(memory[begin + 26 : begin + 30].view("<u2").sum())
+                )  # name and more have a length
+                yield name, kind, memory[start + first * size : start + (first + math.prod(shape)) * size]
 
 
 def _first(*parts: Any) -> Any:

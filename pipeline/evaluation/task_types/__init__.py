@@ -110,11 +110,13 @@ def remarks_of(config: EvaluateConfig, train: Dataset, sets: Mapping[str, Datase
     faults = faults_of(config.task, train, sets)
     found = [f"{pluralize(len(faults), 'malformed row')} skipped, {faults[0]}"] if faults else []
     chosen_by = {"train": train, "dev": sets["dev"]}
-    rows = {name: {*_contents(part.samples)} for name, part in chosen_by.items()}
-    for name, part in sets.items():
-        for other in ("train",) if name == "dev" else rows:
-            if same := sum(content in rows[other] for content in _contents(part.samples)):
-                found.append(f"{same:,} of {len(part.samples):,} {name} examples are in {other} too")
+    rows = {"train": {*_contents(train.samples)}}
+    for name, part in sets.items():  # dev is the first
+        contents = _contents(part.samples)
+        for other, known in rows.items():
+            if same := sum(content in known for content in contents):
+                found.append(f"{same:,} of {len(contents):,} {name} examples are in {other} too")
+        rows |= {} if "dev" in rows else {name: {*contents}}
     every = [part.samples for part in (train, *sets.values())]
     if empty := sum(int((samples.lengths() <= EMPTY).sum()) for samples in every):
         found.append(f"{empty:,} of {sum(map(len, every)):,} examples have no text")
