@@ -8,6 +8,8 @@ import sys
 import types
 from typing import Any
 
+import pyarrow as pa
+
 # On import, Beam warns about missing optional dependencies.
 logging.getLogger().addFilter(lambda record: "apitools not found" not in record.getMessage())
 logging.getLogger("apache_beam.io.mongodbio").setLevel(logging.ERROR)
@@ -33,13 +35,23 @@ if importlib.util.find_spec("apitools") is None:
 else:
     _LATER = []
 
+
+class _Hidden:
+    """A finder that finds no unused module, so that who asks continues without it."""
+
+    @staticmethod
+    def find_spec(name: str, *_: object) -> None:
+        if name in _UNUSED:
+            raise ModuleNotFoundError(f"{name} is not used")  # with `name`, `from` would go on to another error
+
+
 _modules: dict[str, Any] = sys.modules
-_hidden = [name for name in _UNUSED if name not in _modules]
 _later = [name for name in _LATER if name not in _modules]
 _modules.update({name: _Later(name) for name in _later})
-_modules.update(dict.fromkeys(_hidden))  # None: the import fails, and Beam continues without it
+sys.meta_path.insert(0, _Hidden)
 gc.disable()  # objects created on import are not garbage
 try:
+    pa.array([""])  # pyarrow imports pandas for its first array, or never
     import apache_beam as beam
     from apache_beam.options.pipeline_options import PipelineOptions
     from apache_beam.portability import python_urns
@@ -48,8 +60,9 @@ try:
     from apache_beam.runners.portability.fn_api_runner import FnApiRunner, worker_handlers
     from apache_beam.transforms.environments import SubprocessSDKEnvironment
 finally:
-    for _name in (*_hidden, *_later):
-        if _modules[_name] is None or isinstance(_modules[_name], _Later):
+    sys.meta_path.remove(_Hidden)
+    for _name in _later:
+        if isinstance(_modules[_name], _Later):
             del _modules[_name]
     gc.freeze()
     gc.enable()

@@ -181,7 +181,9 @@ def test_attempts_at_once_never_show_a_reader_other_bytes(plan):
 
 PROGRAM = """
 import sys
-import pipeline.prepare
+import pyarrow
+import pipeline.beam.steps
+pyarrow.array(["a"])
 unused = ("boto3", "botocore", "bson", "charset_normalizer", "httplib2", "pandas", "pymongo",
           "pyparsing", "requests", "urllib3")
 print([name for name in unused if name in sys.modules])
