@@ -68,16 +68,21 @@ def main() -> None:
 def usual(rows: list[Row]) -> list[Row]:
     """Return the records that differ in size, text, readings or entries alone, each at its best rate."""
     best: dict[tuple[Any, ...], Row] = {}
-    english = density_of_english(rows)
+    dense = densities(rows)
     for row in sorted(rows, key=lambda row: -row[BITS]):
         if row["tokens"] >= LEAST and USUAL.items() <= row.items():
             key = tuple(row[key] for key in ("corpus", "words", "readings", "size", "entries", "seed"))
-            best[key] = row | {"dense": row["density"] / english}
+            best[key] = row | {"dense": dense[row["corpus"]] / dense["enwiki"]}
     return list(best.values())
 
 
-def density_of_english(rows: list[Row]) -> float:
-    return float(np.mean([row["density"] for row in rows if row["corpus"] == "enwiki"]))
+def densities(rows: list[Row]) -> dict[str, float]:
+    """Return the density of each corpus: the mean of its records', each of a sample."""
+    found: dict[str, list[float]] = {}
+    for row in rows:
+        if "density" in row:
+            found.setdefault(row["corpus"], []).append(row["density"])
+    return {corpus: float(np.mean(values)) for corpus, values in found.items()}
 
 
 def expected(coefficients: dict[str, float], factor: float, row: Row) -> float:
@@ -116,7 +121,7 @@ def text_of(rows: list[Row], found: dict[str, float], factors: dict[str, float],
             "residual": round(residual, 4),  # of the logarithm, each record predicted without it
             "level": round(math.exp(float(np.mean(levels))), 4),  # of an unknown corpus, and how much corpora differ
             "levels": round(float(np.std(levels, ddof=1)) if levels[1:] else 0.1, 4),
-            "density": round(density_of_english(rows), 4),
+            "density": round(densities(rows)["enwiki"], 4),
             "records": len(rows),
             "factors_of_corpora": {key: round(value, 3) for key, value in factors.items()},
             "least_tokens": LEAST,

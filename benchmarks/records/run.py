@@ -109,10 +109,10 @@ def trained(row: Row, corpora: Path) -> Row:
 
 def density_of(path: Path) -> float:
     """Return the density of a text, as plans measure it."""
-    sample = bytearray()
+    sample = law.Sample()
     for row in read(path):
-        law.add_sample(sample, row["text"])
-    return round(law.density(sample), 4)
+        sample.add(row["text"])
+    return round(sample.density(), 4)
 
 
 def record_of(row: Row, out: Path, counts: CorpusCounts, spent: float) -> Row:

@@ -36,5 +36,6 @@ def table(rows: list[Row]) -> str:
     """Return rows of one machine and one state of the code as a table."""
     lines = [heading(" | ".join(name.replace("_", " ") for name in COLUMNS))]
     for row in rows:
-        lines.append(f"| {' | '.join(form.format(row[name]) for name, form in COLUMNS.items())} |")
+        cells = ("" if row[name] is None else form.format(row[name]) for name, form in COLUMNS.items())
+        lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)

@@ -3,7 +3,10 @@
 Its coefficients are in `law.yaml`, which `python -m benchmarks.records.law` writes; PyTorch is not imported.
 """
 
+import bisect
 import functools
+import hashlib
+import itertools
 import lzma
 import math
 from dataclasses import dataclass
@@ -15,7 +18,7 @@ from pipeline.common.tables import read_table
 
 MILLION = 1e6
 USUAL = 4096  # entries of the vocabulary of most records
-SAMPLE, PIECE = 200_000, 6_000  # bytes of a text whose density is measured, and of each of its documents
+SAMPLE, PIECE = 200_000, 6_000  # bytes of a text whose density is measured, and of a piece of it
 
 
 @dataclass(frozen=True)
@@ -44,18 +47,41 @@ def worth(once: float, readings: float, half: float) -> float:
     return once * (readings if readings <= 1 else 1 + half * -math.expm1(-(readings - 1) / half))
 
 
-def add_sample(sample: bytearray, text: str) -> None:
-    """Add the beginning of a text to a sample, as long as that is small."""
-    if len(sample) < SAMPLE:
-        sample += text.encode(errors="replace")[:PIECE] + b"\n"
+class Sample:
+    """Pieces of a text's documents, those of the least hashes, about `SAMPLE` bytes: their order does not count."""
 
+    def __init__(self) -> None:
+        self._pieces: list[tuple[bytes, bytes]] = []  # with their hashes
+        self._size = 0
+        self._below: bytes | None = None  # the hash from which on no piece is among the least
 
-def density(sample: bytearray) -> float:
-    """Return the bits that a general compressor leaves of a byte of text without white space.
+    def add(self, text: str) -> None:
+        """Add a document."""
+        data = text.encode(errors="replace")
+        for start in range(0, len(data), PIECE):
+            piece = data[start : start + PIECE]
+            key = hashlib.blake2b(piece, digest_size=8).digest()
+            if self._below is None or key < self._below:
+                self._pieces.append((key, piece))
+                self._size += len(piece)
+            if self._size > 2 * SAMPLE:
+                self._keep_least()
 
-    A letter of two bytes says no more than one of one: so scripts, and in part languages, compare.
-    """
-    return 8 * len(lzma.compress(sample)) / len(b"".join(sample.split()))
+    def _keep_least(self) -> None:
+        self._pieces.sort()
+        sizes = list(itertools.accumulate(len(piece) for _, piece in self._pieces))
+        del self._pieces[bisect.bisect_left(sizes, SAMPLE) + 1 :]
+        self._size = sizes[len(self._pieces) - 1]
+        self._below = self._pieces[-1][0]
+
+    def density(self) -> float:
+        """Return the bits that a general compressor leaves of a byte of text without white space.
+
+        A letter of two bytes says no more than one of one: so scripts, and in part languages, compare.
+        """
+        self._keep_least()
+        text = b"\n".join(piece for _, piece in self._pieces)
+        return 8 * len(lzma.compress(text)) / len(b"".join(text.split()))
 
 
 def bits_per_byte(

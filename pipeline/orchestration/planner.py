@@ -197,15 +197,15 @@ def count(config: PrepareConfig, most: float) -> Text:
         InputError: it cannot be read, or has none.
     """
     began = time.perf_counter()
-    words, size, sample = 0, 0, bytearray()
+    words, size, sample = 0, 0, law.Sample()
     for document in DocumentReader(config).distinct(PART, DocumentCounts()):
         parts = document.text.split()
         words += len(parts)
         size += sum(len(part.encode(errors="replace")) for part in parts)
-        law.add_sample(sample, document.text)
+        sample.add(document.text)
         if words > most:
             break
     if not words:
         raise ConfigError("has no words to plan for", "corpus.path", config.corpus.path)
-    dense = min(max(law.density(sample) / law.table()["density"], REPEATED), 1 / REPEATED)
+    dense = min(max(sample.density() / law.table()["density"], REPEATED), 1 / REPEATED)
     return Text(words, size, dense, words <= most, time.perf_counter() - began)

@@ -1,7 +1,9 @@
 """The law of `hours=`: what must hold whatever its coefficients are; what a step takes on this machine."""
 
 import os
+from string import ascii_lowercase
 
+import numpy as np
 import pytest
 
 from model.training import law, probe
@@ -45,6 +47,29 @@ def test_rates_are_between_the_measured_ones_and_then_as_many_operations_a_secon
     assert probe.rate_at(rates, 1e5) == pytest.approx(4000.0)
     assert probe.rate_at(rates, 4e8) == pytest.approx(10.0)
     assert probe.rate_at([(1e5, 30.0), *rates], 1e5) == pytest.approx(4000.0)  # the smallest was disturbed
+
+
+def test_the_density_of_a_text_is_that_of_all_its_parts_in_any_order():
+    rng = np.random.default_rng(0)
+    sparse, dense = (["".join(rng.choice(list(letters), 3000)) for _ in range(300)] for letters in ("ab", ascii_lowercase))
+    found = {}
+    for name, texts in {"a": sparse, "b": dense, "ab": sparse + dense, "ba": dense + sparse}.items():
+        sample = law.Sample()
+        for text in texts:
+            sample.add(text)
+        found[name] = sample.density()
+    assert found["ab"] == found["ba"]
+    assert 1.3 * found["a"] < found["ab"] < found["b"] / 1.3
+
+
+def test_one_long_document_is_as_dense_as_its_pieces():
+    rng = np.random.default_rng(1)
+    whole, parts = law.Sample(), law.Sample()
+    texts = ["".join(rng.choice(list(ascii_lowercase), law.PIECE)) for _ in range(60)]
+    whole.add("".join(texts))
+    for text in texts:
+        parts.add(text)
+    assert whole.density() == parts.density()
 
 
 @pytest.mark.slow
