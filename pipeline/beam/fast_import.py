@@ -42,7 +42,7 @@ class _Hidden:
     @staticmethod
     def find_spec(name: str, *_: object) -> None:
         if name in _UNUSED:
-            raise ModuleNotFoundError(f"{name} is not used")  # with `name`, `from` would go on to another error
+            raise ModuleNotFoundError(f"{name} is not used")  # with `name`, `from` would end in another error
 
 
 _modules: dict[str, Any] = sys.modules

@@ -51,7 +51,9 @@ def test_rates_are_between_the_measured_ones_and_then_as_many_operations_a_secon
 
 def test_the_density_of_a_text_is_that_of_all_its_parts_in_any_order():
     rng = np.random.default_rng(0)
-    sparse, dense = (["".join(rng.choice(list(letters), 3000)) for _ in range(300)] for letters in ("ab", ascii_lowercase))
+    sparse, dense = (
+        ["".join(rng.choice(list(letters), 3000)) for _ in range(300)] for letters in ("ab", ascii_lowercase)
+    )
     found = {}
     for name, texts in {"a": sparse, "b": dense, "ab": sparse + dense, "ba": dense + sparse}.items():
         sample = law.Sample()
