@@ -44,6 +44,7 @@ TWICE = re.compile(r"Multiple values for (\w+)\. .*'override \w+: (\S+)'")
 NO_GROUP = re.compile(r"Invalid type assigned: .* is not a subclass of .*value: (.*)")
 NOT_ONE = re.compile(r"Cannot convert '(?:list|dict)' to string: '(.*)'")
 NOT_THERE = re.compile(r"Could not delete (?:from config\. )?'([^']+)'")
+NOT_CHOSEN = re.compile(r"Missing mandatory value: (\w+)$", re.M)
 MERGED = re.compile(r"merging override \+*([^=]+)=")
 ALL_KEYS = f"{named('--help')} lists all keys"
 NULL_ITEM = 'must not be null; leave it out, or type "null" for the text'
@@ -84,9 +85,7 @@ def validate(config: DictConfig, schema: type[Config]) -> Config:
     if issubclass(schema, StageConfig):
         schema.complete(config)
     for group in map(str, config):
-        if choices(group) and OmegaConf.is_missing(config, group):
-            listed = ", ".join(choices(group))
-            raise ConfigError(f"is required; add +{group}=NAME, NAME one of: {listed}", group)
+        check(not choices(group) or not OmegaConf.is_missing(config, group), to_choose(group), group)
     missing = sorted(OmegaConf.missing_keys(config))
     if missing:
         also = f", as {', '.join(missing[1:])}" if missing[1:] else ""
@@ -96,6 +95,11 @@ def validate(config: DictConfig, schema: type[Config]) -> Config:
     assert isinstance(built, schema)
     check_addresses(built)
     return built
+
+
+def to_choose(group: str) -> str:
+    """Return what is wrong where nothing is chosen of a group, and what to type."""
+    return f"is required; add +{group}=NAME, NAME one of: {', '.join(choices(group))}"
 
 
 def typed_keys(words: Words, stage: str = "") -> set[str]:
@@ -182,6 +186,8 @@ def explain(error: Exception) -> UserError:
             return ConfigError("must be one text", full, many[1])
     if "Cannot merge DictConfig with ListConfig" in text:
         return ConfigError(f"must be {'a list' if 'reference_type=List' in text else 'keys with values'}", full)
+    if lost := NOT_CHOSEN.match(text):
+        return ConfigError(to_choose(lost[1]), lost[1])
     if gone := NOT_THERE.search(text):
         return ConfigError(f"no such key; {ALL_KEYS}", gone[1])
     if twice := TWICE.search(text):

@@ -87,7 +87,14 @@ def parse_argv(name: str, schema: type[Config], words: list[str], read: Callable
         if index + 1 == len(words):
             raise ConfigError("a stage is required, as in RUN/run.json#STAGE", run_file.OPTION)
         return run_file.config_of(words[index + 1], schema, words[:index] + words[index + 2 :])
-    return read(name, schema, words, bool(asked))
+    try:
+        return read(name, schema, words, bool(asked))
+    except UserError as error:
+        if not asked or not words:
+            raise
+        read(name, schema, [], True)  # which a message may have asked for
+        terminal.say(f"warning: {error}", sys.stderr)
+        return None
 
 
 def _without_force(text: str, remakes: bool) -> str:

@@ -207,7 +207,7 @@ def check_overrides(words: Words, schema: type | None) -> None:
                 cure = f"type {word}{''.join(after[: 2 if after[0] == '=' else 1])}, without spaces"
             elif before.endswith("="):
                 cure = f"type {before}{word}, without spaces"
-            elif "=" in before:  # a value of two words
+            elif "=" in before and not choices(before.partition("=")[0].lstrip("+")):  # a value of two words
                 cure = f"if it belongs to the value before, type '{before} {word}'"
             raise ConfigError(f"is not KEY=VALUE; {cure}", path=word)
         text = quote_unparsable(word)

@@ -2,6 +2,7 @@
 
 import gzip
 import math
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -98,11 +99,10 @@ def read_judgements(path: Path) -> dict[str, dict[str, int]]:
         fields = line.split("\t")
         if number == 1 and not any(map(str.isdigit, fields[-1])):
             continue
-        try:
-            query, document, value = fields
-            known = found.setdefault(query, {}).setdefault(document, int(value))
-        except ValueError as error:
-            raise InputError("must be query, document and a whole number, with tabs", path=path, line=number) from error
+        if len(fields) != 3 or not re.fullmatch(r"[+-]?\d+", fields[-1], re.ASCII):  # int() takes 1_000 too
+            raise InputError("must be query, document and a whole number, with tabs", path=path, line=number)
+        query, document, value = fields
+        known = found.setdefault(query, {}).setdefault(document, int(value))
         if known != int(value):
             raise InputError(f"{value} for document {document!r}, which had {known}", path=path, line=number)
     if not found:

@@ -14,6 +14,7 @@ from pipeline.errors import InputError
 from pipeline.evaluation import table_files
 from pipeline.evaluation.table_files import Content, Table
 from pipeline.storage import strict_json
+from pipeline.text import tables
 
 SEPARATOR = re.compile("[,;|]")  # of several labels
 LISTED = re.compile(r"""'([^']*)'|"([^"]*)"|([^\s,\[\]'"]+)""")  # an item of a list as Python or NumPy writes it
@@ -241,10 +242,7 @@ def label_of(place: str, number: int, text: str, task: TaskConfig) -> Any:
             cure, key = ("", None) if task.choices else ("; set task.labels", "task.labels")
             raise InputError(f"label {text!r} is not one of {', '.join(known)}{cure}", key, path=place, line=number)
         return [known.index(text)] if task.multilabel else known.index(text)
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
+    value = float(text) if tables.NUMBER.fullmatch(text) else math.nan
     if not math.isfinite(value):
-        raise InputError(f"score {text!r} is not a number", path=place, line=number)
+        raise InputError(f"score {text!r} is not a number such as 2.5", path=place, line=number)
     return value

@@ -50,8 +50,7 @@ def find(data: Path | str, folder: str, name: str) -> Content | None:
     data = Path(data)
     if data.is_file() and data.suffix != ".zip" and not zipfile.is_zipfile(data):
         raise InputError(
-            f"must be a folder; set data={data.parent} and name the file with {named('task.train')}= and "
-            f"{named('task.dev')}= ({named('task.train')}={data.name})",
+            f"must be a folder; set data={data.parent} {named('task.train')}={data.name} {named('task.dev')}=FILE",
             "data",
             data,
         )

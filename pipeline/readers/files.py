@@ -85,7 +85,7 @@ def files_of(
     if corpus.files:
         why = f"{what_is_missing(place, suffixes)}; run python -m pipeline.download with this corpus first or set {key}"
         raise InputError(why, key, path=place)
-    raise ConfigError(f"is required for corpus {corpus.name}; name a file or folder", key)
+    raise ConfigError(f"is required for corpus {corpus.name}; add {key}=PATH, a file or folder", key)
 
 
 def what_is_missing(place: str, suffixes: tuple[str, ...]) -> str:

@@ -13,6 +13,7 @@ from itertools import chain
 from pipeline.errors import InputError
 
 csv.field_size_limit(2**31 - 1)  # a text may be longer than 128 KiB
+NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.ASCII | re.IGNORECASE)  # float() takes 1_000 too
 Rows = list[tuple[int, list[str]]]  # line number, from 1, and fields
 # A text all of whose quotation marks are around a field, or doubled in one.
 _STATED = re.compile('"?sep=(.)"?', re.IGNORECASE)  # what Excel begins with: it is the separator

@@ -5,7 +5,6 @@
 
 import functools
 import importlib
-import json
 import re
 import shlex
 import sys
@@ -18,7 +17,6 @@ from pipeline.cli import entry_point
 from pipeline.errors import Exit
 
 GOLDEN = Path(__file__).parent / "golden" / "messages.txt"
-SPECIAL = "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n"
 
 # One per line; TMP is the folder of `files`.
 MISTAKES = """
@@ -46,7 +44,7 @@ prepare --from
 prepare --from TMP/gone.yaml
 prepare corpus=books corpus.path=TMP/books vocab=TMP/vocab.txt out=.
 prepare corpus=books validation_share=null
-prepare corpus=books filters.decontaminate=x
+prepare corpus=books filters.decontaminate=TMP/tone.tsv
 prepare corpus=books corpus.path=
 prepare corpus=books corpus.path=https://somewhere/a.txt vocab=TMP/vocab.txt out=TMP/out
 prepare corpus=glue vocab=TMP/vocab.txt out=TMP/out
@@ -106,32 +104,23 @@ dashboards TMP
 """
 
 
-@pytest.fixture
-def files(tmp_path):
-    """Small inputs for the mistakes."""
-    (tmp_path / "books").mkdir()
-    (tmp_path / "books" / "a.txt").write_text("Words. More words.\n")
-    (tmp_path / "vocab.txt").write_text(f"{SPECIAL}words\nmore\n.\n")
-    (tmp_path / "more.txt").write_text("Running\n")
-    (tmp_path / "tone.tsv").write_text("text\tlabel\nwords\t0\n")
-    (tmp_path / "array.jsonl").write_text('[{"text": "words"}]\n')
-    (tmp_path / "int.jsonl").write_text('{"text": 5}\n')
-    (tmp_path / "content.jsonl").write_text('{"content": "words"}\n')
-    (tmp_path / "config.json").write_text(json.dumps({"model_type": "bert"}))
-    return tmp_path
+def ended(name, words):
+    """Run a command in this process; return how it ends."""
+    sys.argv = [name, *words]
+    main = importlib.import_module(f"pipeline.{name}").main
+    if name == "train":  # its main ends the process
+        main = functools.partial(entry_point.run, name, TrainConfig, print)
+    with pytest.raises(SystemExit) as found:
+        main()
+    return found.value
 
 
 def message(line, folder, capsys):
     """Run a command in this process; return its errors, without long lists and temporary paths."""
     name, *words = shlex.split(line.replace("TMP", str(folder)))
-    sys.argv = [name, *words]
-    main = importlib.import_module(f"pipeline.{name}").main
-    if name == "train":  # its main ends the process
-        main = functools.partial(entry_point.run, name, TrainConfig, print)
-    with pytest.raises(SystemExit) as ended:
-        main()
+    code = ended(name, words).code
     said = capsys.readouterr().err
-    assert ended.value.code == Exit.USER, f"{line}: {said}"
+    assert code == Exit.USER, f"{line}: {said}"
     errors = [text for text in said.splitlines() if text.startswith("error: ")]
     assert len(errors) == 1, f"{line}: {said}"
     text = errors[0].replace(str(folder), "TMP")

@@ -4,7 +4,7 @@ import collections
 import re
 import shlex
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import chain, pairwise
 from pathlib import PurePath
@@ -29,7 +29,7 @@ Sentence = tuple[list[str], Tags]  # words, tags
 Parsed = tuple[list[Sentence], list[str]]  # sentences, malformed lines
 OUTSIDE = "O"
 ALONE = ("S", "U")  # prefixes of an entity of one word
-PREFIXES = (OUTSIDE, "B", "I", "E", "L", *ALONE)
+PREFIXES = (OUTSIDE, "B", "I", "M", "E", "L", *ALONE)
 TOKENS, TAGS = ("tokens", "words"), ("ner_tags", "tags")  # columns of rows, unless the task names others
 Spans = list[tuple[int, int]]
 INNER = 20  # of as many times that a mark is there, once within a word
@@ -145,13 +145,13 @@ class Tagging(TaskType):
 
     def score(self, part: Dataset, answers: Given) -> Scores:
         """Return the scores of `entity_scores`."""
-        return entity_scores(part.truth, answers)
+        return entity_scores(part.truth, answers, self.tags)
 
     def majority_baseline(self, part: Dataset) -> Scores:
         """Score always predicting the most frequent tag, normally that of no entity."""
         flat = [tag for tags in part.truth for tag in tags]
         most = max(sorted(set(flat)), key=flat.count)
-        return entity_scores(part.truth, [[most] * len(tags) for tags in part.truth])
+        return entity_scores(part.truth, [[most] * len(tags) for tags in part.truth], self.tags)
 
     def export(self, part: Dataset, answers: Given) -> dict[str, str]:
         """Return lines of word, true tag and predicted tag, the input of conlleval."""
@@ -339,22 +339,34 @@ def _comments(lines: list[str], columns: list[int]) -> tuple[Callable[[str], boo
     return is_comment, most[0]
 
 
-def entities(tags: Tags) -> set[tuple[int, int, str]]:
+def split_tags(tags: Iterable[str]) -> dict[str, tuple[str, str]]:
+    """Return prefix and type of each of a task's tags, of IOB1, IOB2, IOBES, BMES and BILOU (U- is S-, L- is E-).
+
+    `B_PER` has them where all others do, a letter alone where B is one and all others have a prefix; else a tag is a
+    type (`NN-TL`), whose runs are entities.
+    """
+
+    def prefixed(tag: str, mark: str) -> bool:
+        return tag[:1].upper() in PREFIXES and tag[1:2] == mark
+
+    inside = {*tags} - {OUTSIDE, "o"}
+    mark = "_" if all(prefixed(tag, "_") for tag in inside) else "-"
+    alone = PREFIXES if "B" in inside and all(tag in PREFIXES or prefixed(tag, "-") for tag in inside) else ()
+    found = {tag: (tag[0].upper(), tag[2:]) if prefixed(tag, mark) else ("I", tag) for tag in inside}
+    return found | {tag: (tag, "") for tag in inside.intersection(alone)} | dict.fromkeys("Oo", (OUTSIDE, ""))
+
+
+def entities(tags: Tags, parts: Mapping[str, tuple[str, str]]) -> set[tuple[int, int, str]]:
     """Return (first word, word after the last, type) of each entity, as found by conlleval.
 
     An entity begins at B- or S-, or where the type changes; it ends at E- or S-, or before a tag
-    that does not continue it. This reads IOB1, IOB2, IOBES, BMES and BILOU (U- is S-, L- is E-), in
-    capitals or not, and types without such a prefix (`NN-TL`) as runs of one type. A prefix without
-    a type is an entity of type "".
+    that does not continue it. `parts` are those of `split_tags`.
     """
     found = set()
     start, before = 0, OUTSIDE
     kind: str | None = None  # of the entity that is open
     for index, tag in enumerate([*tags, OUTSIDE]):
-        prefix, dash, name = tag.partition("-")
-        prefix = prefix.upper() if dash or tag == "o" else prefix
-        if prefix not in PREFIXES and (prefix, dash) != ("M", "-"):
-            prefix, name = "I", tag
+        prefix, name = parts[tag]
         new = prefix in ("B", *ALONE) or name != kind or before in ("E", "L", *ALONE)
         if kind is not None and (new or prefix == OUTSIDE):
             found.add((start, index, kind))
@@ -365,11 +377,12 @@ def entities(tags: Tags) -> set[tuple[int, int, str]]:
     return found
 
 
-def entity_scores(truth: list[Tags], answers: list[Tags]) -> Scores:
-    """Return precision, recall and F1 of whole entities with their types; accuracy of words."""
+def entity_scores(truth: list[Tags], answers: list[Tags], known: Tags) -> Scores:
+    """Return precision, recall and F1 of whole entities with their types, of the `known` tags; accuracy of words."""
+    parts = split_tags(known)
     right = given = wanted = words = same = 0
     for tags, found in zip(truth, answers, strict=True):
-        expected, answered = entities(tags), entities(found)
+        expected, answered = entities(tags, parts), entities(found, parts)
         right += len(expected & answered)
         given += len(answered)
         wanted += len(expected)

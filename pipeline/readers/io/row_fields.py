@@ -61,7 +61,7 @@ class RowReader:
         """
         self.corpus, self.source = corpus, source
         self.conditions = [] if where is None else list(_conditions(where))
-        check(title is None, "must be null; set corpus.options.text to [TITLE,TEXT]", "corpus.options.title", title)
+        check(title is None, "must be null; set corpus.options.text=[TITLE,TEXT]", "corpus.options.title", title)
         check(id is None or isinstance(id, str), "must be a field name; put it in quotes", "corpus.options.id", id)
         names = [text] if isinstance(text, str) else text
         fields = isinstance(names, list) and bool(names) and all(isinstance(n, str) for n in names)
@@ -80,12 +80,13 @@ class RowReader:
 
     def missing(self, name: str, known: Iterable[str], place: str) -> str:
         """Return what to type for a field that is missing in a file or a row at `place`."""
-        why = f"{name} not found among {', '.join(map(str, known)) or 'no fields'}"
+        listed = [*map(str, known)]
+        why = f"{name} not found among {', '.join(listed) or 'no fields'}"
         if part := re.match(f".*?/{re.escape(name)}=[^/]*", place):  # as Hive has it
             return (
                 f"{why}, but in the names of folders; remove it and set corpus.path={part[0]}, or another such folder"
             )
-        return f"{why}; set {self.key(name)}"
+        return f"{why}; set {self.key(name)}{f'={listed[0]}' * (len(listed) == 1)}"
 
     def check_names(self, tops: Iterable[str], known: list[str], path: str, line: int | None = None) -> None:
         """Raise InputError unless the columns that hold the selected ones exist, each once."""

@@ -21,7 +21,7 @@ from model.finetuning.features import UNLABELLED
 from pipeline.config import TaskConfig
 from pipeline.errors import ConfigError, InputError
 from pipeline.evaluation.task_types import token_classification
-from pipeline.evaluation.task_types.token_classification import Tagging, entities, entity_scores, parse
+from pipeline.evaluation.task_types.token_classification import Tagging, entities, entity_scores, parse, split_tags
 from pipeline.tokenization.wordpiece import WordPiece
 from tests.pipeline.evaluation.byte_level import learn_byte_level
 from tests.support.preparing import vocabulary
@@ -183,13 +183,17 @@ KNOWN = [
     *((tags, {(0, 1, "x"), (1, 2, "x"), (2, 4, "y")}) for tags in ("S-x S-x B-y E-y", "U-x U-x B-y L-y")),
     ("B-x M-x E-x B-x", {(0, 3, "x"), (3, 4, "x")}),  # BMES
     ("o b-x i-x b-x o", {(1, 3, "x"), (3, 4, "x")}),
+    ("B_x I_x B_x O", {(0, 2, "x"), (2, 3, "x")}),
+    ("B_x I_x NN", {(0, 1, "B_x"), (1, 2, "I_x"), (2, 3, "NN")}),  # types alone
+    ("S S E L O", {(0, 2, "S"), (2, 3, "E"), (3, 4, "L")}),
+    ("B M M E S B E", {(0, 4, ""), (4, 5, ""), (5, 7, "")}),
     ("NN-TL JJ-TL NN", {(0, 1, "NN-TL"), (1, 2, "JJ-TL"), (2, 3, "NN")}),  # types alone, as of Brown's corpus
 ]
 
 
 @pytest.mark.parametrize(("tags", "expected"), KNOWN)
 def test_entities_are_those_of_conlleval(tags, expected):
-    assert entities(tags.split()) == expected
+    assert entities(tags.split(), split_tags(tags.split())) == expected
 
 
 spans = st.lists(st.tuples(st.integers(0, 2), st.integers(1, 3), st.sampled_from(["A", "B"])))
@@ -206,7 +210,7 @@ def test_what_is_written_in_any_scheme_is_found(parts):
         iobes += ["O"] * gap + (inner if size > 1 else [f"S-{kind}"])
         expected.add((place + gap, place + gap + size, kind))
         place += gap + size
-    assert entities(iob) == entities(iobes) == expected
+    assert entities(iob, split_tags(iob)) == entities(iobes, split_tags(iobes)) == expected
 
 
 @pytest.mark.parametrize("columns", [[0, 1], [0, -1]])
@@ -220,7 +224,7 @@ def test_only_spaces_and_tabs_divide_columns(columns):
 
 @pytest.mark.parametrize("tags", ["B I O B", "PER O LOC"])
 def test_right_answers_score_1_without_types_or_prefixes(tags):
-    assert set(entity_scores([tags.split()], [tags.split()]).values()) == {1.0}
+    assert set(entity_scores([tags.split()], [tags.split()], tags.split()).values()) == {1.0}
 
 
 def test_mistakes_are_named(tmp_path, wordpiece):
@@ -244,7 +248,7 @@ def test_scores_are_those_of_a_library(sentences):
     truth = [[true for true, _ in pairs] for pairs in sentences]
     given = [[answer for _, answer in pairs] for pairs in sentences]
     strict = Evaluator(truth, given, ["x", "y"], loader="list").evaluate()["overall"]["strict"]
-    found = entity_scores(truth, given)
+    found = entity_scores(truth, given, ["O", "B-x", "I-x", "B-y", "I-y"])
     assert found["accuracy"] == pytest.approx(
         np.mean([true == answer for pairs in sentences for true, answer in pairs])
     )
