@@ -315,10 +315,10 @@ class TunedModel:
         answers = []
         for row in block:
             first, *others = row.parts()
-            if len(others) < 2:
+            if len(given := [place for place, text in enumerate(others) if text.strip()]) < 2:
                 raise InputError("expected a sentence and at least two endings, separated by tabs", path=row.where)
             scores = self.logits_of([first] * len(others), others)
-            best = int(np.argmax([float(logits[0]) for logits in scores]))
+            best = max(given, key=lambda place: float(scores[place][0]))
             answers.append({"text": first, "ending": others[best], "place": best})
         return answers
 

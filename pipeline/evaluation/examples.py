@@ -9,6 +9,7 @@ from textwrap import shorten
 from typing import Any
 
 from pipeline.cli import conf_files
+from pipeline.common.schema import check
 from pipeline.config import EvaluateConfig, TaskConfig
 from pipeline.errors import InputError
 from pipeline.evaluation import table_files
@@ -40,8 +41,20 @@ def task_of(name: str) -> TaskConfig:
 
 
 def also_of(config: EvaluateConfig) -> dict[str, TaskConfig]:
-    """Return the other tasks on whose sets a model is scored, by name."""
-    return {name: config.own_tasks.get(name) or task_of(name) for name in config.task.also}
+    """Return the other tasks on whose sets a model is scored, by name; a model answers with the classes of its own.
+
+    Raises:
+        ConfigError: one has another kind of answers, or labels that the model's task has not.
+    """
+    ours, found = config.task, dict[str, TaskConfig]()
+    for name in ours.also:
+        task = config.own_tasks.get(name) or task_of(name)
+        mine, other = ((one.kind, one.multilabel, len(one.choices)) for one in (ours, task))
+        known = bool(task.labels) == bool(ours.labels) and {*task.labels} <= {*ours.labels}
+        fits = mine == other and (known or not task.has("classes"))
+        check(fits, f"{name} has other labels or another kind than {ours.name}; leave it out", "task.also", ours.also)
+        found[name] = replace(task, labels=ours.labels)
+    return found
 
 
 def dev_files(data: Path | str, task: TaskConfig) -> list[str]:
@@ -155,10 +168,15 @@ def parse_examples(place: str, content: bytes, task: TaskConfig, labelled: bool 
             if error.key != "task.labels" or len(names) > MOST or not all(map(PLAIN.match, names)):
                 raise
             raise error.but(problem=f"{error.problem}=[{','.join(names)}]") from None
-    if not labels:
-        fault = f"; {table.malformed[0]}" if table.malformed else ""
-        raise InputError(f"no valid rows{fault}", path=place)
-    return list(zip(zip(*texts, strict=True), labels, strict=True)), table.malformed
+    found: list[Example] = []
+    for line, row, value in zip(table.lines, zip(*texts, strict=True), labels, strict=True):
+        if all(row[len(row) - len(task.choices) :]):
+            found.append((row, value))
+        else:
+            table.malformed.append(f"{place}, line {line}: an ending is empty")
+    if not found:
+        raise InputError(f"no valid rows{''.join(f'; {fault}' for fault in table.malformed[:1])}", path=place)
+    return found, table.malformed
 
 
 def flags_of(table: Table) -> dict[str, list[bool]]:

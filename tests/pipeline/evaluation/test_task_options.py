@@ -53,6 +53,16 @@ def test_more_dev_files_and_a_test_set_have_a_score_each(config):
         run(replace(config, task=replace(task, dev="none*")))
 
 
+def test_another_task_is_scored_by_the_classes_of_the_model(config):
+    tasks = {"mirror": replace(config.task, labels=config.task.labels[::-1])}
+    config = replace(config, task=replace(config.task, also=[*tasks]), own_tasks=tasks, baseline=False, epochs=4)
+    found = run(config).figures
+    assert found["also"]["mirror"]["score"] == found["score"] != 0.5
+    for other in ({"labels": ["no", "perhaps"]}, {"labels": [], "metrics": ["pearson"]}):
+        with refused(ConfigError, "mirror", key="task.also"):
+            examples.also_of(replace(config, own_tasks={"mirror": replace(config.task, **other)}))
+
+
 def test_the_test_set_of_a_submission_is_scored_only_where_it_has_labels(config):
     folder, task = Path(config.data) / "Toy", replace(config.task, test="test.tsv", submission="Toy")
     assert examples.own_test(config.data, task) is None
@@ -130,14 +140,14 @@ def test_what_a_head_cannot_tell_apart_is_refused(config):
 @pytest.mark.parametrize("word", ["--config-dir", "hydra.searchpath"])
 def test_another_task_may_be_in_a_folder_of_ones_own(config, tmp_path, word):
     (tmp_path / "conf" / "task").mkdir(parents=True)
-    mine = "name: mine\nfolder: Toy\ncolumns: [sentence1]\nlabels: ['no', 'yes']\nmetrics: [f1]\n"
+    mine = "name: mine\nfolder: Toy\ncolumns: [sentence1]\nlabels: [neutral, entailment]\nmetrics: [macro_f1]\n"
     (tmp_path / "conf" / "task" / "mine.yaml").write_text(mine)
     path = tmp_path / "conf"
     own = [word, str(path)] if word == "--config-dir" else [f"{word}=[file://{path}]"]
-    words = [f"data={config.data}", f"pretrained={config.pretrained}", "+task=rte"]
+    words = [f"data={config.data}", f"pretrained={config.pretrained}", "+task=mnli"]
     made = composing.compose_config("evaluate", EvaluateConfig, [*own, *words, "task.also=[mine,mnli_mm]"], False)
     assert list(made.own_tasks) == ["mine"]
     also = examples.also_of(made)
-    assert {name: task.metrics for name, task in also.items()} == {"mine": ["f1"], "mnli_mm": ["accuracy"]}
+    assert {name: task.metrics for name, task in also.items()} == {"mine": ["macro_f1"], "mnli_mm": ["accuracy"]}
     with refused(ConfigError, "mnli_mm", key="task.also", value="mnli_mn"):
         composing.compose_config("evaluate", EvaluateConfig, [*words, "task.also=[mnli_mn]"], False)

@@ -41,6 +41,12 @@ def test_what_goes_on_from_one_sentence_is_kept_together(kind):
     assert kind.read("train.csv", keep=lambda text: text == "b").truth == [0]
 
 
+def test_a_row_without_an_ending_is_left_out_and_counted(kind, tmp_path):
+    (tmp_path / "train.csv").write_text(SWAG.replace("e,f,g,h,0\n", "e, ,g,h,0\n"))
+    part = kind.read("train.csv")
+    assert (part.truth, part.malformed) == ([2], [f"{tmp_path / 'train.csv'}, line 3: an ending is empty"])
+
+
 def test_a_label_of_no_ending_is_refused(kind, tmp_path):
     (tmp_path / "train.csv").write_text(SWAG.replace("h,0\n", "h,4\n"))
     with refused(InputError, "'4'", path=str(tmp_path / "train.csv"), line=3):
