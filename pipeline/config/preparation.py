@@ -72,7 +72,9 @@ class CorpusConfig(Section, key="corpus"):
             f"is required for {self.name.rstrip('-')}; add corpus.subset=NAME, the folder of the language: nld_Latn",
             "corpus.subset",
         )
-        self.require((self.subset or "") in f"{self.path}", f"selects nothing of corpus.path={self.path}; leave it out", "subset")
+        self.require(
+            (self.subset or "") in f"{self.path}", f"selects nothing of corpus.path={self.path}; leave it out", "subset"
+        )
         if self.limit is not None:
             self.require(self.limit_bytes > 0, "must be a number of bytes above 0, such as 500MB or 20GB", "limit")
             self.require(

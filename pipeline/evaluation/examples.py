@@ -140,6 +140,7 @@ def parse_examples(place: str, content: bytes, task: TaskConfig, labelled: bool 
         InputError: a column is missing, a label is unknown, or no row is valid.
     """
     columns = [*(task.columns if labelled else task.test_columns or task.columns), *task.choices]
+    endings = len(columns) - len(task.choices)
     needed = [*columns, *([task.label] if labelled and not task.multilabel else [])]
     several = task.label if labelled and task.multilabel else None
     table = table_files.parse(place, content, task.header or not labelled, task.key, needed, several=several)
@@ -147,8 +148,24 @@ def parse_examples(place: str, content: bytes, task: TaskConfig, labelled: bool 
         texts = [texts_of(table, column) for column in columns]
     except InputError as error:
         raise error.but(problem=error.problem + other_type(table, content)) from None
-    labels: list[Any] = [0.0] * len(table.rows)
-    if labelled and table.names and task.label not in table.names and (flags := flags_of(table)):
+    labels = labels_of(table, task) if labelled else [0.0] * len(table.rows)
+    rows = list(zip(table.lines, zip(*texts, strict=True), labels, strict=True))
+    empty = {line: f"{place}, line {line}: an ending is empty" for line, row, _ in rows if not all(row[endings:])}
+    table.malformed.extend(empty.values())
+    found: list[Example] = [(row, value) for line, row, value in rows if line not in empty]
+    if not found:
+        raise InputError(f"no valid rows{''.join(f'; {fault}' for fault in table.malformed[:1])}", path=place)
+    return found, table.malformed
+
+
+def labels_of(table: Table, task: TaskConfig) -> list[Any]:
+    """Return the label of each row as `label_of` does.
+
+    Raises:
+        InputError: the column is missing, or a label is unknown.
+    """
+    place = table.place
+    if table.names and task.label not in table.names and (flags := flags_of(table)):
         if not task.multilabel or not set(task.labels) <= flags.keys():
             raise InputError(
                 f"column {task.label!r} not found; {', '.join(flags)} hold 0 and 1: for several labels a text set "
@@ -157,26 +174,16 @@ def parse_examples(place: str, content: bytes, task: TaskConfig, labelled: bool 
                 path=place,
                 line=1,
             )
-        labels = [[k for k, name in enumerate(task.labels) if flags[name][n]] for n in range(len(table.rows))]
-    elif labelled:
-        (label,) = columns_of(table, [task.label], " for task.label; python -m pipeline.predict answers sets without")
-        stated = [row[label].strip() for row in table.rows]
-        try:
-            labels = [label_of(place, *each, task) for each in zip(table.lines, stated, strict=True)]
-        except InputError as error:
-            names = sorted({*stated})
-            if error.key != "task.labels" or len(names) > MOST or not all(map(PLAIN.match, names)):
-                raise
-            raise error.but(problem=f"{error.problem}=[{','.join(names)}]") from None
-    found: list[Example] = []
-    for line, row, value in zip(table.lines, zip(*texts, strict=True), labels, strict=True):
-        if all(row[len(row) - len(task.choices) :]):
-            found.append((row, value))
-        else:
-            table.malformed.append(f"{place}, line {line}: an ending is empty")
-    if not found:
-        raise InputError(f"no valid rows{''.join(f'; {fault}' for fault in table.malformed[:1])}", path=place)
-    return found, table.malformed
+        return [[k for k, name in enumerate(task.labels) if flags[name][n]] for n in range(len(table.rows))]
+    (label,) = columns_of(table, [task.label], " for task.label; python -m pipeline.predict answers sets without")
+    stated = [row[label].strip() for row in table.rows]
+    try:
+        return [label_of(place, *each, task) for each in zip(table.lines, stated, strict=True)]
+    except InputError as error:
+        names = sorted({*stated})
+        if error.key != "task.labels" or len(names) > MOST or not all(map(PLAIN.match, names)):
+            raise
+        raise error.but(problem=f"{error.problem}=[{','.join(names)}]") from None
 
 
 def flags_of(table: Table) -> dict[str, list[bool]]:

@@ -142,19 +142,16 @@ def prepare(config: EvaluateConfig) -> SearchContext:
     check(known, f"must be layers of the model, which has {size.layers}", "layers", config.layers)
     more = filter(None, (*devs[1:], examples.own_test(config.data, config.task)))
     also = {name: (replace(config.task, name=name, submission=None), kind, kind.read(name)) for name in more}
-    also |= other_tasks(config, wordpiece, kind.names)
+    also |= other_tasks(replace(config, task=replace(config.task, labels=kind.names)), wordpiece)
     beyond = provenance.beyond(config.longest, learnt)
     return SearchContext(config, size, weights, kind, train, dev, also, wordpiece.coverage, beyond)
 
 
-def other_tasks(
-    config: EvaluateConfig, wordpiece: WordPiece, names: list[str]
-) -> dict[str, tuple[TaskConfig, TaskType, Dataset]]:
-    """Return the existing dev sets of `task.also` by task name; `names` are those of the model's outputs."""
+def other_tasks(config: EvaluateConfig, wordpiece: WordPiece) -> dict[str, tuple[TaskConfig, TaskType, Dataset]]:
+    """Return the existing dev sets of `task.also` by task name."""
     found = {}
     for name, task in examples.also_of(config).items():
         if task.dev and table_files.find(config.data, task.folder, task.dev) is not None:
-            task = replace(task, labels=names)
             kind = open_task_type(config, task, wordpiece)
             found[name] = (task, kind, kind.read(task.dev))
     return found

@@ -345,15 +345,12 @@ def split_tags(tags: Iterable[str]) -> dict[str, tuple[str, str]]:
     `B_PER` has them where all others do, a letter alone where B is one and all others have a prefix; else a tag is a
     type (`NN-TL`), whose runs are entities.
     """
-
-    def prefixed(tag: str, mark: str) -> bool:
-        return tag[:1].upper() in PREFIXES and tag[1:2] == mark
-
-    inside = {*tags} - {OUTSIDE, "o"}
-    mark = "_" if all(prefixed(tag, "_") for tag in inside) else "-"
-    alone = PREFIXES if "B" in inside and all(tag in PREFIXES or prefixed(tag, "-") for tag in inside) else ()
-    found = {tag: (tag[0].upper(), tag[2:]) if prefixed(tag, mark) else ("I", tag) for tag in inside}
-    return found | {tag: (tag, "") for tag in inside.intersection(alone)} | dict.fromkeys("Oo", (OUTSIDE, ""))
+    inside = {tag: tag[1:2] if tag[:1].upper() in PREFIXES else None for tag in {*tags} - {OUTSIDE, "o"}}
+    alone = inside.get("B") == "" and {*inside.values()} <= {"", "-"}
+    mark = "_" if {*inside.values()} == {"_"} else "-"
+    found = {tag: (tag[0].upper(), tag[2:]) if own == mark else ("I", tag) for tag, own in inside.items()}
+    found |= {tag: (tag.upper(), "") for tag, own in inside.items() if alone and not own}
+    return found | dict.fromkeys("Oo", (OUTSIDE, ""))
 
 
 def entities(tags: Tags, parts: Mapping[str, tuple[str, str]]) -> set[tuple[int, int, str]]:
