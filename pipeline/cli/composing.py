@@ -186,10 +186,8 @@ def explain(error: Exception) -> UserError:
             return ConfigError("must be one text", full, many[1])
     if "Cannot merge DictConfig with ListConfig" in text:
         return ConfigError(f"must be {'a list' if 'reference_type=List' in text else 'keys with values'}", full)
-    if lost := NOT_CHOSEN.match(text):
-        return ConfigError(to_choose(lost[1]), lost[1])
-    if gone := NOT_THERE.search(text):
-        return ConfigError(f"no such key; {ALL_KEYS}", gone[1])
+    if gone := NOT_THERE.search(text) or NOT_CHOSEN.match(text):
+        return ConfigError(to_choose(gone[1]) if gone.re is NOT_CHOSEN else f"no such key; {ALL_KEYS}", gone[1])
     if twice := TWICE.search(text):
         return ConfigError(f"another {twice[1]} is chosen too; leave one of them out", twice[1], twice[2])
     if isinstance(error, MissingConfigException) and (lost := NO_CHOICE.search(text)):

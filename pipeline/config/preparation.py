@@ -72,9 +72,8 @@ class CorpusConfig(Section, key="corpus"):
             f"is required for {self.name.rstrip('-')}; add corpus.subset=NAME, the folder of the language: nld_Latn",
             "corpus.subset",
         )
-        self.require(
-            (self.subset or "") in f"{self.path}", f"selects nothing of corpus.path={self.path}; leave it out", "subset"
-        )
+        cure = f"selects nothing of corpus.path={self.path}; leave it out"
+        self.require((self.subset or "") in f"{self.path}", cure, "subset")
         if self.limit is not None:
             self.require(self.limit_bytes > 0, "must be a number of bytes above 0, such as 500MB or 20GB", "limit")
             self.require(

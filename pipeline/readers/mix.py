@@ -30,9 +30,7 @@ class Reader:
     """Reader of the corpora in `corpus.parts`, ordered by name."""
 
     def __init__(self, corpus: CorpusConfig, source: str, *, seed: int = 0):
-        check(
-            bool(corpus.parts), "must have at least one; add +corpus@corpus.parts.NAME=NAME, a corpus", "corpus.parts"
-        )
+        check(bool(corpus.parts), "must have one; add +corpus@corpus.parts.NAME=NAME, a corpus", "corpus.parts")
         self.parts: dict[str, tuple[CorpusConfig, float, readers.CorpusReader]] = {}
         self.seed = seed
         for name in sorted(corpus.parts):
