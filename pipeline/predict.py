@@ -281,8 +281,7 @@ class TunedModel:
         spans = [words_in(text, how.starts, how.ends, how.divides, how.characters) for text in texts]
         words = [[text[start:end] for start, end in each] for text, each in zip(texts, spans, strict=True)]
         part = kind.part_of([(one, []) for one in words], False, [], "")
-        decided = kind.decode(part, self.predicted(part.samples))
-        every = zip(words, spans, decided, strict=True)
+        every = zip(words, spans, kind.decode(part, self.predicted(part.samples)), strict=True)
         return [{"words": one, "offsets": places, "tags": given} for one, places, given in every]
 
     def passages(self, block: Rows) -> Replies:

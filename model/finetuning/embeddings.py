@@ -52,8 +52,7 @@ class Embedder:
     @property
     def words(self) -> npt.NDArray[np.float32]:
         """Return the vectors of the vocabulary's entries `(V, H)`, padded."""
-        table = self._model.encoder.embeddings.word.weight
-        return table.detach().float().cpu().numpy()
+        return self._model.encoder.embeddings.word.weight.detach().float().cpu().numpy()
 
     @torch.no_grad()
     def vectors(self, samples: Samples) -> list[npt.NDArray[np.float32]]:

@@ -274,8 +274,7 @@ def compose(name: str, schema: type, words: Words) -> DictConfig | None:
     sys.argv = [before[0], *render_argv(words, name, schema)]
     try:
         with convert_hydra_errors():
-            main = hydra.main(version_base="1.3", config_path=str(CONF), config_name=name)
-            main(keep)()
+            hydra.main(version_base="1.3", config_path=str(CONF), config_name=name)(keep)()
     finally:
         sys.argv = before
     return composed[0] if composed else None

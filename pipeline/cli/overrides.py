@@ -210,8 +210,7 @@ def check_overrides(words: Words, schema: type | None) -> None:
             elif "=" in before and not choices(before.partition("=")[0].lstrip("+")):  # a value of two words
                 cure = f"if it belongs to the value before, type '{before} {word}'"
             raise ConfigError(f"is not KEY=VALUE; {cure}", path=word)
-        text = quote_unparsable(word)
-        found = parse_override(text)
+        found = parse_override(quote_unparsable(word))
         if found is None:
             complete = rejoin_list(overrides[index:])
             cure = f"""texts in it may need quotation marks, '{key}=["a b","c"]'"""

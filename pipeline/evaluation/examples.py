@@ -52,7 +52,7 @@ def also_of(config: EvaluateConfig) -> dict[str, TaskConfig]:
         mine, other = ((one.kind, one.multilabel, len(one.choices)) for one in (ours, task))
         known = bool(task.labels) == bool(ours.labels) and {*task.labels} <= {*ours.labels}
         fits = mine == other and (known or not task.has("classes"))
-        check(fits, f"{name} has other labels or another kind than {ours.name}; leave it out", "task.also", ours.also)
+        check(fits, f"has other labels or another kind than {ours.name}; leave it out", "task.also", name)
         found[name] = replace(task, labels=ours.labels)
     return found
 
@@ -181,7 +181,7 @@ def labels_of(table: Table, task: TaskConfig) -> list[Any]:
         return [label_of(place, *each, task) for each in zip(table.lines, stated, strict=True)]
     except InputError as error:
         names = sorted({*stated})
-        if error.key != "task.labels" or len(names) > MOST or not all(map(PLAIN.match, names)):
+        if error.key != "task.labels" or not 1 < len(names) <= MOST or not all(map(PLAIN.match, names)):
             raise
         raise error.but(problem=f"{error.problem}=[{','.join(names)}]") from None
 
@@ -264,7 +264,7 @@ def label_of(place: str, number: int, text: str, task: TaskConfig) -> Any:
     if known := list(map(str, range(len(task.choices)))) or task.labels:
         text = unicodedata.normalize("NFC", text)
         if text not in known:
-            cure, key = ("", None) if task.choices else ("; set task.labels", "task.labels")
+            cure, key = ("; number endings from 0", None) if task.choices else ("; set task.labels", "task.labels")
             raise InputError(f"label {text!r} is not one of {', '.join(known)}{cure}", key, path=place, line=number)
         return [known.index(text)] if task.multilabel else known.index(text)
     value = float(text) if tables.NUMBER.fullmatch(text) else math.nan

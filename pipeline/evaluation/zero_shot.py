@@ -293,8 +293,7 @@ def method_of(config: EvaluateConfig, model: Candidate) -> str:
     from model.huggingface import bert_format
 
     if (model.folder / bert_format.CONFIG).is_file():
-        theirs = bert_format.read_config(model.folder)
-        causal = bert_format.our_config(model.folder, theirs).causal
+        causal = bert_format.our_config(model.folder, bert_format.read_config(model.folder)).causal
     else:
         causal = checkpoint_folder.read_state(model.folder).model.get("causal", False)
     return "likelihood" if causal else config.score
@@ -360,8 +359,7 @@ def scores_of(config: EvaluateConfig, model: Candidate, start: str, pairs: Pairs
     goes_on = None
     if config.score == "word_l2r" and not source.config.causal:
         goes_on = continuations(wordpiece, pairs, first)
-    found = scorer.scores(sequences, first, goes_on, on_sentences)
-    return found.reshape(2, -1).T
+    return scorer.scores(sequences, first, goes_on, on_sentences).reshape(2, -1).T
 
 
 def framed(wordpiece: WordPiece, pairs: Pairs) -> tuple[list[Ids], Ids]:

@@ -12,6 +12,7 @@ from model.tracking import wandb
 from model.training import extending
 from pipeline.config import ConvertConfig, EvaluateConfig, PrepareConfig, RunConfig, StageConfig, TasksConfig, check
 from pipeline.errors import ConfigError, UserError
+from pipeline.evaluation import examples
 from pipeline.evaluation.evaluators import evaluator_of
 from pipeline.orchestration.run_plan import StageRecord
 from pipeline.orchestration.stage_keys import explain_in_plan
@@ -213,6 +214,7 @@ class Evaluate(Kind[EvaluateConfig]):
         if not places.is_folder(places.at(path)):
             return  # as of every input
         try:
+            examples.also_of(node.config)
             evaluator_of(node.config.task).check_files(path, node.config.task)
         except UserError as error:
             raise error.but(where=f"stage {node.name}") from error

@@ -141,8 +141,7 @@ class LocalExecutor(Executor):
         """Return the first GPU for a stage that begins with one: one of the fewest such stages."""
         if placement_of(node.kind) not in (ONE, ARRAY) or len(self.gpus) < 2:
             return None
-        taken = [child.gpu for child in self.running.values()]
-        return min(self.gpus, key=taken.count)
+        return min(self.gpus, key=[child.gpu for child in self.running.values()].count)
 
     def _end_bar(self, name: str) -> None:
         self._bar(name).unlink(missing_ok=True)

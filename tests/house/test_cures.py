@@ -18,14 +18,7 @@ from pipeline.errors import read_errors, rendered
 from pipeline.stages.registry import OTHERS, STAGES
 from tests.house.test_messages import GOLDEN, MISTAKES, ended
 
-OF_HELP = {
-    "NAME": "{first}",
-    "FOLDER": "{folder}",
-    "PATH": "{folder}/books",
-    "VALUE": "9",
-    "KEY=VALUE": "seed=9",
-    "FILE": "{folder}/vocab.txt",
-}
+OF_HELP = {"NAME": "{first}", "FOLDER": "{folder}", "PATH": "{folder}/books", "VALUE": "9", "FILE": "{folder}/more.txt"}
 TYPED_AS = r"[\w.+@-]+(?:\[\d+\])?=(?:\[[^\]]*\]|[^\s;,?)']+)"
 CURE = re.compile(
     r"(?:did you mean|type|write(?: a list as)?|add|set|or|as in|such as|marks,) "

@@ -125,8 +125,7 @@ class Answers(TaskType):
         found: list[list[Any]] = [["", np.inf] for _ in questions]
         best = np.full(len(questions), -np.inf)
         for window, values in zip(windows, logits, strict=True):
-            question = questions[window.question]
-            score, text = best_span(question.context, window, values)
+            score, text = best_span(questions[window.question].context, window, values)
             found[window.question][1] = min(found[window.question][1], float(values[0].sum()))
             if score > best[window.question]:
                 best[window.question] = score
