@@ -4,8 +4,6 @@ import json
 
 import pytest
 
-SPECIAL = "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n"
-
 
 @pytest.fixture
 def files(tmp_path):
@@ -13,7 +11,7 @@ def files(tmp_path):
     for name in ("books", "my books"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "a.txt").write_text("Words. More words.\n")
-    (tmp_path / "vocab.txt").write_text(f"{SPECIAL}words\nmore\n.\n")
+    (tmp_path / "vocab.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nwords\nmore\n.\n")
     (tmp_path / "more.txt").write_text("Running\n")
     (tmp_path / "tone.tsv").write_text(f"text\tlabel\n{'words ' * 13}\t0\n")
     (tmp_path / "array.jsonl").write_text('[{"text": "words"}]\n')
