@@ -86,7 +86,7 @@ class RowReader:
             return (
                 f"{why}, but in the names of folders; remove it and set corpus.path={part[0]}, or another such folder"
             )
-        return f"{why}; set {self.key(name)}{f'={listed[0]}' * (len(listed) == 1)}"
+        return f"{why}; set {self.key(name)}{f'={listed[0]}' * (len(listed) == 1 and name in self.text)}"
 
     def check_names(self, tops: Iterable[str], known: list[str], path: str, line: int | None = None) -> None:
         """Raise InputError unless the columns that hold the selected ones exist, each once."""
