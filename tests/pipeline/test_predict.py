@@ -190,8 +190,8 @@ def test_scores_tags_answers_and_endings(vocab, tmp_path, monkeypatch, capsys):
     assert found["answer"] in "The cat sat.  A dog ran."
 
     folder = tuned("choice", 4, [], vocab, tmp_path / "choice")
-    (found,) = answers(folder, "the cat\tsat\tran\tdog", monkeypatch, capsys)
-    assert found["ending"] == ["sat", "ran", "dog"][found["place"]]
+    (found,) = answers(folder, "the cat\tsat\t\tran\tdog", monkeypatch, capsys)
+    assert found["ending"] == ["sat", "", "ran", "dog"][found["place"]] != ""
 
 
 @pytest.mark.parametrize("truncation", ["head", "tail", "head_tail"])
