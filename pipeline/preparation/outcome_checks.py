@@ -8,6 +8,7 @@ from pipeline.console.formatting import pluralize
 from pipeline.errors import InputError, named
 from pipeline.filtering import filters
 from pipeline.preparation.plan import PreparePlan
+from pipeline.readers.formats import MARKED
 from pipeline.readers.io.row_fields import ENDS_NOTE, HTML_NOTE, LEFT_OUT
 from pipeline.records.estimate import size
 from pipeline.records.metrics import MIXED, OUTCOMES, CorpusCounts
@@ -160,9 +161,9 @@ def warnings(plan: PreparePlan, counts: CorpusCounts, lowest: LowestHashes) -> l
     found += ["filters.remove names no document; its file is empty"] * bool(config.filters.remove and not plan.removed)
     for note, count in counts.notes.items():
         part, _, said = note.rpartition(": ")
-        if said in (HTML_NOTE, ENDS_NOTE) and count >= NOTED * counts.documents["read"]:
+        if said in (HTML_NOTE, ENDS_NOTE, MARKED) and count >= NOTED * counts.documents["read"]:
             cure = said.replace("corpus.", f"corpus.parts.{part}." if part else "corpus.")
-            found.append(f"{count / counts.documents['read']:.0%} of the documents are {cure}")
+            found.append(f"{min(1, count / counts.documents['read']):.0%} of the documents are {cure}")
     if config.corpus.options.get("where") and LEFT_OUT not in counts.skipped:
         found.append("corpus.options.where leaves out no row; check its value")
     if plan.short:

@@ -1,22 +1,26 @@
-"""Treebanks in CoNLL-U: sentences, in documents where these are marked.
+"""Treebanks in CoNLL-U, or CoNLL-U Plus: sentences, in documents where these are marked.
 
-Source: https://universaldependencies.org/format.html
+Source: https://universaldependencies.org/format.html and ext-format.html
 """
 
+import functools
 from collections.abc import Iterable, Iterator
 
 from pipeline.config import CorpusConfig
+from pipeline.errors import InputError
 from pipeline.readers.base import Document, Documents, FileRange, ReadLog
 from pipeline.readers.io import compressed, text_lines
 from pipeline.readers.io.text_lines import Line
 from pipeline.storage.budget import KEPT, Budget
+
+_TEN = "ID FORM LEMMA UPOS XPOS FEATS HEAD DEPREL DEPS MISC".split()
 
 
 class Reader(text_lines.TextFiles):
     """Reader of texts, one sentence per line; a file without `# newdoc` is one document."""
 
     def __init__(self, corpus: CorpusConfig, source: str):
-        super().__init__(corpus, source, compressed.suffixes(".conllu", ".conll"))
+        super().__init__(corpus, source, compressed.suffixes(".conllu", ".conllup", ".cupt", ".conll"))
 
     def read(self, file_range: FileRange, log: ReadLog) -> Documents:
         """Yield the documents whose first line the range owns."""
@@ -63,24 +67,45 @@ class Reader(text_lines.TextFiles):
     def _sentence(self, block: list[Line], file_range: FileRange, log: ReadLog) -> list[str]:
         """Return the sentence of a block, as it is stated or as its words make it; none if it is broken."""
         stated = ""
+        columns = columns_of(file_range.path)
         for line in block:
             text = line.text
             if text[:1] == "#":
                 if text.startswith("# text ="):
                     stated = text.partition("=")[2].strip()
-            elif text.count("\t") != 9 and text.strip():
-                why = "has not the ten fields of CoNLL-U; of other tables, join the words to text, for +corpus=text"
+            elif text.count("\t") != columns[2] and text.strip():
+                why = "has not the fields of CoNLL-U, ten or as its first line says; make text of others for +corpus=text"
                 text_lines.bad_line(log, file_range, line.number, why)
                 return []
-        text = stated or "".join(spaced(line for line in block if line.text[:1].isdigit())).strip()
+        try:
+            text = stated or "".join(spaced((line for line in block if line.text[:1].isdigit()), columns)).strip()
+        except ValueError as error:
+            text_lines.bad_line(log, file_range, block[0].number, f"has a word whose id is no number ({error})")
+            return []
         return [text] if text else []
 
 
-def spaced(words: Iterable[Line]) -> Iterator[str]:
+@functools.lru_cache(maxsize=64)
+def columns_of(path: str) -> tuple[int, int, int]:
+    """Return where forms and remarks are among the columns, from 0, and which is the last; ids are in the first.
+
+    Raises:
+        InputError: the first line names columns without ids and forms.
+    """
+    first = next(compressed.CompressedFile(path).read())[0].partition(b"\n")[0].decode("latin-1")
+    key, _, named = first.partition("=")
+    names = named.split() if key.strip() == "# global.columns" else _TEN
+    if names[:1] != ["ID"] or "FORM" not in names:
+        raise InputError(f"has the columns {' '.join(names)}; ID must be the first, and FORM one of them", path=path)
+    return names.index("FORM"), names.index("MISC") if "MISC" in names else 0, len(names) - 1
+
+
+def spaced(words: Iterable[Line], columns: tuple[int, int, int]) -> Iterator[str]:
     """Yield the forms of a sentence, with spaces where they have any; of a range of words its own form."""
-    last = 0
+    last, (at, remarks, _) = 0, columns
     for line in words:
-        number, form, *_, misc = line.text.split("\t")
+        fields = line.text.split("\t")
+        number, form, misc = fields[0], fields[at], fields[remarks]
         first, _, end = number.partition("-")
         if "." in number or int(first) <= last:  # a word that is not written; a part of a range
             continue

@@ -16,6 +16,10 @@ _BEGINS = [(re.compile(kind["begins"]), kind) for kind in _KINDS if kind["begins
 _NUMBERED = re.compile(r"^\d+\t(?:[^\t\n]*+(\t)|(\d)++$)?", re.MULTILINE)
 TABLE = "is a table of numbered rows, as of words and their counts; use corpus=tsv, or sentences"
 _LOOKED_AT, _NEARLY = 20, 0.9  # lines at least, and which share of them tells
+_HEAD = 1 << 14  # characters in which marks are counted
+# Marks of a format at a word: <p>, (NP, \\v, *MOT:, word/NN. Texts in 400 languages have them at 13 % of words at most.
+_MARK = re.compile(r"(?<!\S)(?:[<\\(\[{@%#~&$*|/]++|[^\W_]++[_/|=<>{}\\]++)(?=\w)")
+MARKED = "texts with marks of a format at many words or lines, such as <p>, word/NN or \\v; take these out first"
 
 
 def by_name(name: str, reader: str = "") -> str | None:
@@ -68,6 +72,14 @@ def is_table(head: str) -> bool:
     """Return whether nearly all lines have a number and several fields, or another number: of words, of sources."""
     lines = head.count("\n", 0, head.rfind("\n") + 1)
     return sum(any(each) for each in _NUMBERED.findall(head)) > _NEARLY * lines
+
+
+def is_marked(text: str) -> bool:
+    """Return whether, at its beginning, a fourth of the words or half of the lines have marks of a format."""
+    head = text[:_HEAD]
+    lines = [line.strip() for line in head.split("\n") if line.strip()]
+    begun, words = sum(1 for line in lines if _MARK.match(line)), len(head.split())
+    return words >= _LOOKED_AT and (4 * len(_MARK.findall(head)) > words or 2 * begun > len(lines))
 
 
 def numbers(head: str) -> str | None:

@@ -92,7 +92,7 @@ class Reader:
                 for number, record in enumerate(self.warc.ArchiveIterator(source, parse_http=False)):
                     if number % 16 == 0:
                         log.reached(file_range, opened.tell())
-                    document = self._document(record, log, file_range.path)
+                    document = self._document(record, log, file_range.path, number)
                     if document is not None:
                         last = document.id
                         yield document
@@ -104,9 +104,9 @@ class Reader:
         if not whole:
             raise InputError(f"truncated after {last}; download the file again", path=path)
 
-    def _document(self, record: Any, log: ReadLog, path: str) -> Document | None:
+    def _document(self, record: Any, log: ReadLog, path: str, number: int) -> Document | None:
         kind, kinds = record.record_type, self.kinds
-        name = record.headers.get("WARC-Target-URI") or record.record_id
+        name = record.headers.get("WARC-Target-URI") or record.record_id or f"{path} record {number + 1}"
         if kind == kinds.conversion and record.content_length <= budget.DOCUMENT:
             return Document(name, record.reader.read().decode("utf-8", "replace"))
         if kind not in (kinds.conversion, kinds.response, kinds.resource):

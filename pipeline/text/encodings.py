@@ -8,6 +8,7 @@ therefore the legacy encodings of the corpus's language; that one is taken in wh
 """
 
 import codecs
+import contextlib
 import re
 import unicodedata
 from collections import Counter
@@ -65,6 +66,10 @@ _WORD = re.compile(r"[^\W\d_]+")
 # their languages, texts in 15 languages have at most 0.4, their 40,000 lines at most 3.
 TORN = 4
 TORN_LINE = 1  # of a line in a file of UTF-8, where a legacy encoding is unlikely
+
+# One Cyrillic encoding read as another: capitals are small letters, and small ones capitals.
+_SWAPPED, _CAPITALS, _SMALL = re.compile(r"\b[а-яё][А-ЯЁ]+\b"), re.compile("[А-ЯЁ]"), re.compile("[а-яё]")
+SWAPPED = "in another Cyrillic encoding than stated, as KOI8-R instead of windows-1251; correct corpus.encoding"
 
 _DECLARED = re.compile(
     rb"""\s*<\?xml[^>]*?\bencoding\s*=\s*["']([\w.:-]+)"""
@@ -227,10 +232,9 @@ def decode_page(raw: bytes, language: str, encoding: str | None) -> str:
         # A declaration that can be read as ASCII is not of UTF-16.
         if not name or name.lower().startswith(("utf-16", "utf-32", "ucs")):
             continue
-        try:
-            return plain(raw, meant(name))
-        except (LookupError, UnicodeError):
-            continue
+        with contextlib.suppress(LookupError, UnicodeError):
+            if not is_swapped(text := plain(raw, meant(name))):
+                return text
     return decode(raw, language).text
 
 
@@ -246,9 +250,17 @@ def fault(raw: bytes, text: str, guessed: str | None = None) -> str | None:
     """
     if is_binary(raw, text):
         return BINARY
+    if is_swapped(text):
+        return SWAPPED
     if guessed in _LEGACY[""] and _of_another_script(raw):
         return f"not {guessed}: too many letters are beyond ASCII; set corpus.language or corpus.encoding"
     return find_placeholder(text) or (FORMAT if FORMATS.match(raw) else None)
+
+
+def is_swapped(text: str) -> bool:
+    """Return whether most letters are capitals, and those that begin a word are not: of Cyrillic read wrongly."""
+    head = text[:SAMPLE]
+    return len(_SWAPPED.findall(head)) > 1 and len(_CAPITALS.findall(head)) > len(_SMALL.findall(head))
 
 
 def _of_another_script(raw: bytes) -> bool:

@@ -126,7 +126,7 @@ class ArchiveFiles:
             for member in byte_ranges.items_in_range(members, file_range, log):
                 name = f"{path}/{member.filename}"
                 if stat.S_ISLNK(member.external_attr >> 16) or not self.wanted(member.filename):
-                    log["not text"] += 1
+                    log[not_read(member.filename)] += 1
                     continue
                 try:
                     raw = budget.unzipped(archive, member, self._budget(name))
@@ -139,7 +139,7 @@ class ArchiveFiles:
     def _tar(self, file_range: FileRange, log: ReadLog) -> Contents:
         for member, file in tar_members(file_range, log):
             if file is None or not self.wanted(member.name):
-                log["not text"] += 1
+                log[not_read(member.name)] += 1
                 continue
             name = f"{file_range.path}/{member.name}"
             self._budget(name).take(member.size)
@@ -167,6 +167,11 @@ def tar_members(file_range: FileRange, log: ReadLog) -> Iterator[tuple[tarfile.T
     except BROKEN_TAR as error:
         why = f"damaged tar archive after {last} ({error}); download it again"
         raise InputError(f"{placeholders.file_placeholder(places.at(path)) or why}", path=path) from error
+
+
+def not_read(name: str) -> str:
+    """Return the reason for which an archive's member is skipped: its ending."""
+    return f"{PurePosixPath(name).suffix.lower() or 'other'} files in archives"
 
 
 def hidden(name: str) -> bool:
@@ -203,7 +208,7 @@ def sized_members(path: File) -> list[byte_ranges.Marked[zipfile.ZipInfo]]:
     """Return the files in a zip archive with marks, and the sizes that they claim, if that is possible.
 
     Raises:
-        InputError: it is not a readable zip archive.
+        InputError: it is not a readable zip archive, or has a password.
     """
     try:
         with path.open("rb") as file, zipfile.ZipFile(file) as archive:
@@ -211,6 +216,8 @@ def sized_members(path: File) -> list[byte_ranges.Marked[zipfile.ZipInfo]]:
     except BROKEN_ZIP as error:
         why = placeholders.file_placeholder(path) or f"not a readable zip archive ({error}); download it again"
         raise InputError(why, path=path) from error
+    if any(member.flag_bits & 1 for member in members):
+        raise InputError("is protected by a password; extract it, and name the folder", path=path)
     mark, _ = places.mark_and_size(path)
     most = budget.DOCUMENT + 1
     return [(one, f"{mark}\x1f{one.header_offset}", min(one.file_size, most)) for one in members]
@@ -247,4 +254,5 @@ def decode_prose(
     if why or (why := None if numbered is False else formats.numbers(head)):
         log.reject(why, name)
         return None
+    log.notes.update([formats.MARKED] * formats.is_marked(head))
     return decoded

@@ -47,6 +47,7 @@ class FileFormat(NamedTuple):
     ends: str  # LF, CRLF or CR
     fault: str | None = None  # why its beginning is not text
     begins: str = ""  # its first letter
+    marked: bool = False  # many words have marks of a format
 
     @property
     def wide(self) -> bool:
@@ -114,7 +115,8 @@ class TextFiles:
                 table = formats.TABLE if self.numbered and formats.is_table(text) else None
                 fault = formats.not_prose(text) or fault or numbers or table
             begins = text.removeprefix("\ufeff").lstrip()[:1]
-            self._forms[path] = FileFormat(name, stated, newline, ends, fault, begins)
+            marked = self.prose and formats.is_marked(text)
+            self._forms[path] = FileFormat(name, stated, newline, ends, fault, begins, marked)
         return self._forms[path]
 
     def lines(self, file_range: FileRange, log: ReadLog) -> Iterator[Line]:
@@ -141,6 +143,7 @@ class TextFiles:
             log.notes[f"files with {form.ends} line ends"] += 1
         name = "utf-8" if form.wide else form.encoding
         for first, owned, others, data in _line_blocks(file_range, form, log):
+            log.notes.update({formats.MARKED: data.count(form.newline) + 1} if form.marked and owned else {})
             whole = _decoded(data, name, form) if form.stated or name == "utf-8" else None
             if whole is not None:  # without a step of Python a line
                 whole[0] = whole[0].removeprefix("\ufeff") if first == 1 else whole[0]

@@ -11,7 +11,7 @@ from typing import IO
 from pipeline.errors import InputError
 from pipeline.readers.base import CorpusReader, Documents, FileRange, ReadLog
 from pipeline.readers.io import archives, compressed, row_fields, table_logs
-from pipeline.storage import placeholders, places
+from pipeline.storage import places
 from pipeline.storage.places import BROKEN_ZIP
 
 _WHOLE = 2**62  # beyond the end of any file
@@ -39,7 +39,7 @@ class InArchives:
         for name, file in _zipped(file_range.path) if zipped else tarred:
             hidden = archives.hidden(name) or (self.rows and table_logs.is_hidden(name))
             if file is None or not name.lower().endswith(self.members) or hidden:
-                log["not text"] += 1
+                log[archives.not_read(name)] += 1
                 continue
             with tempfile.TemporaryDirectory() as folder:
                 path = Path(folder, PurePosixPath(name).name)
@@ -64,16 +64,16 @@ class InArchives:
 
 
 def _zipped(path: str) -> Iterator[tuple[str, IO[bytes] | None]]:
-    last = "its beginning"
+    place, last = places.at(path), "its beginning"
+    members = archives.sized_members(place)
     try:
-        with places.at(path).open("rb") as file, zipfile.ZipFile(file) as archive:
-            for member in archive.infolist():
+        with place.open("rb") as file, zipfile.ZipFile(file) as archive:
+            for member, _, _ in members:
                 last = member.filename
                 if stat.S_ISLNK(member.external_attr >> 16):
                     yield last, None
-                elif not member.is_dir():
-                    with archive.open(member) as content:
-                        yield last, content
+                    continue
+                with archive.open(member) as content:
+                    yield last, content
     except BROKEN_ZIP as error:
-        why = f"not a whole zip archive, after {last} ({error}); download it again"
-        raise InputError(f"{placeholders.file_placeholder(places.at(path)) or why}", path=path) from error
+        raise InputError(f"not a whole zip archive, after {last} ({error}); download it again", path=path) from error

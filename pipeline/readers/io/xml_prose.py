@@ -16,6 +16,8 @@ from pipeline.text import encodings
 
 MALFORMED = (ParseError, ValueError, LookupError)  # also encodings that the parser does not know
 PIECES = (b"<", b"=", b"&", b"\n")  # each makes an element, an attribute or a text of its own
+_OTHER = "use +corpus=html after renaming it to .html"
+_NAMED, _DECLARED = re.compile(rb"&([A-Za-z][\w.-]*+);"), re.compile(rb"<!ENTITY\s++([\w.-]++)")
 _ENTITIES = {name.removesuffix(";"): text for name, text in html5.items()}
 # What references leave where they stood in brackets.
 _LEFT, _FROM, _TO = "\x04", "\x05", "\x06"  # a reference left out; one that is part of a sentence
@@ -44,8 +46,16 @@ def local(element: Element) -> str:
     return element.tag.rpartition("}")[2] if isinstance(element.tag, str) else ""
 
 
+def unknown_entities(raw: bytes) -> set[str]:
+    """Return the names of entities that only a DTD in another file can declare."""
+    named = set(_NAMED.findall(raw)) - set(_DECLARED.findall(raw)) if b"<!DOCTYPE" in raw else set[bytes]()
+    return {name for name in map(bytes.decode, named) if name not in _ENTITIES}
+
+
 def parse(raw: bytes, room: budget.Budget, encoding: str | None = None) -> Element:
     """Parse a document, whose entities may be those of HTML; its `encoding` is what it declares.
+
+    Unknown entities become U+FFFD.
 
     Raises:
         xml.etree.ElementTree.ParseError: it is not well-formed.
@@ -53,7 +63,7 @@ def parse(raw: bytes, room: budget.Budget, encoding: str | None = None) -> Eleme
     """
     room.take(budget.parsed_size(raw, PIECES))
     parser: XMLParser[Any] = XMLParser(encoding=encoding)
-    parser.entity.update(_ENTITIES)
+    parser.entity.update(dict.fromkeys(unknown_entities(raw), "\ufffd") | _ENTITIES)
     parser.feed(raw.lstrip(b" \t\r\n"))
     root: Element = parser.close()
     return root
@@ -78,10 +88,11 @@ class XmlFiles(archives.ArchiveFiles):
                 yield name if len(found) == 1 else f"{name} {local(each)} {number}", each
             if not found:
                 other = formats.not_prose(raw[: 1 << 12].decode("latin-1"))
-                why = other or f"the root element is <{local(root)}>, not <{wanted[0]}>"
+                why = other or f"the root element is <{local(root)}>, not <{wanted[0]}>; {_OTHER}"
                 log.reject(why, name, offer_skip=False)
 
     def _root(self, name: str, raw: bytes, log: ReadLog) -> Element:
+        log.notes.update(["files with entities of a DTD elsewhere, read as \ufffd"] * bool(unknown_entities(raw)))
         try:
             return parse(raw, self._budget(name))
         except MALFORMED:
