@@ -7,13 +7,12 @@ import functools
 from collections.abc import Iterable, Iterator
 
 from pipeline.config import CorpusConfig
-from pipeline.errors import InputError
 from pipeline.readers.base import Document, Documents, FileRange, ReadLog
 from pipeline.readers.io import compressed, text_lines
 from pipeline.readers.io.text_lines import Line
 from pipeline.storage.budget import KEPT, Budget
 
-_TEN = "ID FORM LEMMA UPOS XPOS FEATS HEAD DEPREL DEPS MISC".split()
+_TEN = ["ID", "FORM", "LEMMA", "UPOS", "XPOS", "FEATS", "HEAD", "DEPREL", "DEPS", "MISC"]
 
 
 class Reader(text_lines.TextFiles):
@@ -67,36 +66,37 @@ class Reader(text_lines.TextFiles):
     def _sentence(self, block: list[Line], file_range: FileRange, log: ReadLog) -> list[str]:
         """Return the sentence of a block, as it is stated or as its words make it; none if it is broken."""
         stated = ""
-        columns = columns_of(file_range.path)
-        for line in block:
-            text = line.text
-            if text[:1] == "#":
-                if text.startswith("# text ="):
-                    stated = text.partition("=")[2].strip()
-            elif text.count("\t") != columns[2] and text.strip():
-                why = "has not the fields of CoNLL-U, ten or as its first line says; make text of others for +corpus=text"
-                text_lines.bad_line(log, file_range, line.number, why)
-                return []
         try:
+            columns = columns_of(self.form(file_range.path).first)
+            for line in block:
+                text = line.text
+                if text[:1] == "#":
+                    if text.startswith("# text ="):
+                        stated = text.partition("=")[2].strip()
+                elif text.count("\t") != columns[2] and text.strip():
+                    why = "has not the fields of CoNLL-U, ten or as its first line says"
+                    text_lines.bad_line(log, file_range, line.number, f"{why}; make text of others for +corpus=text")
+                    return []
             text = stated or "".join(spaced((line for line in block if line.text[:1].isdigit()), columns)).strip()
         except ValueError as error:
-            text_lines.bad_line(log, file_range, block[0].number, f"has a word whose id is no number ({error})")
+            text_lines.bad_line(
+                log, file_range, block[0].number, f"has no column ID or FORM, or an id is wrong ({error})"
+            )
             return []
         return [text] if text else []
 
 
 @functools.lru_cache(maxsize=64)
-def columns_of(path: str) -> tuple[int, int, int]:
-    """Return where forms and remarks are among the columns, from 0, and which is the last; ids are in the first.
+def columns_of(first: str) -> tuple[int, int, int]:
+    """Return where forms and remarks are among the columns, by a file's first line, and which is the last.
 
     Raises:
-        InputError: the first line names columns without ids and forms.
+        ValueError: forms are nowhere, or ids are not in the first column.
     """
-    first = next(compressed.CompressedFile(path).read())[0].partition(b"\n")[0].decode("latin-1")
     key, _, named = first.partition("=")
     names = named.split() if key.strip() == "# global.columns" else _TEN
-    if names[:1] != ["ID"] or "FORM" not in names:
-        raise InputError(f"has the columns {' '.join(names)}; ID must be the first, and FORM one of them", path=path)
+    if names[:1] != ["ID"]:
+        raise ValueError(named)
     return names.index("FORM"), names.index("MISC") if "MISC" in names else 0, len(names) - 1
 
 

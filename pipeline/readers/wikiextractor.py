@@ -65,7 +65,7 @@ class Reader(text_lines.TextFiles):
             if opened:
                 yield self._article(opened[1], self._body(split, line, lines), tally)
             # In a file of elements such a line is part of an article, of which a split may own the end alone.
-            elif line.text.startswith("{") and self.form(split.path).begins == "{":
+            elif line.text.startswith("{") and self.form(split.path).first[:1] == "{":
                 if (document := self._object(split, line, tally)) is not None:
                     yield document
             elif first and line.text.strip() and split.start == 0:

@@ -25,6 +25,7 @@ from pipeline.text import encodings
 
 _NUMBER = re.compile(r"^\d+\t")
 HEAD = 1 << 20  # bytes of a file used to detect its encoding
+_NAMES = 1 << 12  # characters of a line that may name columns
 
 # Line ends cannot be found in the bytes of these: files are decoded from the beginning.
 _WIDE = ("utf-16", "utf-32", "utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be", "iso2022_jp_2", "iso2022_kr", "hz")
@@ -46,7 +47,7 @@ class FileFormat(NamedTuple):
     newline: bytes
     ends: str  # LF, CRLF or CR
     fault: str | None = None  # why its beginning is not text
-    begins: str = ""  # its first letter
+    first: str = ""  # the beginning of its first line that is not blank
     marked: bool = False  # many words have marks of a format
 
     @property
@@ -114,9 +115,9 @@ class TextFiles:
                 numbers = formats.numbers(text) if self.numbered is None else None
                 table = formats.TABLE if self.numbered and formats.is_table(text) else None
                 fault = formats.not_prose(text) or fault or numbers or table
-            begins = text.removeprefix("\ufeff").lstrip()[:1]
+            first = text.removeprefix("\ufeff").lstrip().partition("\n")[0][:_NAMES]
             marked = self.prose and formats.is_marked(text)
-            self._forms[path] = FileFormat(name, stated, newline, ends, fault, begins, marked)
+            self._forms[path] = FileFormat(name, stated, newline, ends, fault, first, marked)
         return self._forms[path]
 
     def lines(self, file_range: FileRange, log: ReadLog) -> Iterator[Line]:

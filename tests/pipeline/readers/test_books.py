@@ -67,8 +67,18 @@ def test_each_book_is_read_once_however_it_is_cut(fill, split_bytes, tmp_path):
 
 
 def test_what_is_no_text_is_counted(tmp_path):
-    assert documents(fill_zip(tmp_path))[1] == {"not text": 3}
-    assert documents(fill_tar(tmp_path))[1] == {"not text": 2}
+    assert documents(fill_zip(tmp_path))[1] == {".pdf files in archives": 1, ".txt files in archives": 2}
+    assert documents(fill_tar(tmp_path))[1] == {".pdf files in archives": 1, ".txt files in archives": 1}
+
+
+@pytest.mark.parametrize("reader", ["books", "csv"])
+def test_a_zip_archive_with_a_password_says_so(reader, tmp_path):
+    raw = fill_zip(tmp_path).read_bytes()
+    for head in (b"PK\3\4\x14\0", b"PK\1\2\x14\3\x14\0"):  # flags follow
+        raw = raw.replace(head + b"\0", head + b"\1")
+    (tmp_path / "books.zip").write_bytes(raw)
+    with refused(InputError, "password", path=str(tmp_path / "books.zip")):
+        read(config(reader, tmp_path))
 
 
 def test_an_empty_book_is_a_document_too(tmp_path):
@@ -167,4 +177,4 @@ def test_real_books(shared_data):
 @pytest.mark.shared_data
 def test_real_archives(shared_data):
     found, tally = documents(shared_data / "nltk", 2**20)
-    assert (len(found), tally["not text"]) == (124, 2)
+    assert (len(found), tally["other files in archives"]) == (124, 2)

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 
 from pipeline.errors import ConfigError, InputError
 from pipeline.readers import Document, open_corpus
+from pipeline.readers.formats import MARKED
 from tests.pipeline.readers.reading import config, read, rows_in
 from tests.support.refusals import refused
 
@@ -463,7 +464,31 @@ def test_sentences_of_a_treebank_are_stated_or_made_of_their_words(tmp_path):
     assert first.sentence_lines
 
 
-NAMES = "a.conllu b.srt c.vtt d.tex e.html f.csv g.warc.gz h.pdf i.zim a.jsonl a.CSV.gz b.tsv a.parquet"
+def test_columns_of_a_treebank_are_those_that_its_first_line_names(tmp_path):
+    rows = re.sub(r"(\t_){7}", "\t*", TREEBANK).replace("# text =", "#")
+    (tmp_path / "a.conllup").write_text(f"# global.columns = ID FORM X:Y MISC\n{rows}")
+    assert [document.text for document in read(config("conllu", tmp_path))[0]] == ["Vámonos al mar."]
+    (tmp_path / "a.conllup").write_text(f"# global.columns = FORM ID\n{rows}")
+    with refused(InputError, "FORM", path=str(tmp_path / "a.conllup")):
+        read(config("conllu", tmp_path))
+
+
+MARKS = [
+    "The/DT lamp/NN shines/VBZ ./.\n",
+    "(S (NP (DT The) (NN lamp))\n  (VP (VBZ shines)))\n",
+    "<p>The lamp shines.</p>\n",
+]
+
+
+@pytest.mark.parametrize("text", [*MARKS, "The lamp (an old one) shines and shines, *really*, and does not rest.\n"])
+def test_marks_of_a_format_at_many_words_are_noted(text, tmp_path):
+    (tmp_path / "a.txt").write_text(text * 20)
+    for reader in ("text", "lines", "books"):
+        _, log = read(config(reader, tmp_path))
+        assert (MARKED in log.notes) == (text in MARKS)
+
+
+NAMES = "a.conllu b.srt c.vtt d.tex e.html f.csv g.warc.gz h.pdf i.zim a.jsonl a.CSV.gz b.tsv a.cupt a.mbox a.po a.cha"
 
 
 @pytest.mark.parametrize("name", NAMES.split())
@@ -481,7 +506,8 @@ def test_what_is_not_prose_by_its_name_is_refused(reader, name, tmp_path):
     "text",
     ["1\n00:00:01,000 --> 00:00:03,500\nWords.\n", "WEBVTT\n\n00:01.000 --> 00:04.000\nWords.\n", TREEBANK,
      '{"text": "Words."}\n', "% a comment\n\\documentclass{article}\n", "WARC/1.0\r\nWARC-Type: warcinfo\r\n",
-     "<TEI><text/></TEI>"],
+     "<TEI><text/></TEI>", '[\n {"text": "Words."}]', "From a@b Mon Jan 5 10:00:00 2026\nWords.\n", 'msgid "Words"\n',
+     "\\id GEN\n\\v 1 Words.\n", "# global.columns = ID FORM\n1\tWords\n"],
 )  # fmt: skip
 @pytest.mark.parametrize("reader", ["text", "books", "lines"])
 def test_what_is_not_prose_by_its_beginning_is_refused(reader, text, tmp_path):

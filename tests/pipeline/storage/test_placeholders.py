@@ -103,7 +103,7 @@ def test_documents_are_unpacked_whatever_their_names_are(tmp_path):
             archive.writestr(name, gzip.compress(name.encode()))
     found, tally = read("text", tmp_path)
     assert [each.text for each in found] == ["One.", "c.txt.gz", "./f.txt"]
-    assert tally == {"not text": 2}
+    assert tally == {".txt files in archives": 2}
 
 
 OTHERS = [b"%PDF-1.4\n", b"{\\rtf1 a}", b"PK\3\4", b"<mediawiki xmlns='a'>", b"<?xml version='1.0'?><d:error/>"]

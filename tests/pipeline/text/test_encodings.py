@@ -173,6 +173,13 @@ def test_any_bytes_are_some_text(raw, language):
     assert decoded.whole or "\ufffd" in decoded.text
 
 
+def test_a_page_in_another_cyrillic_encoding_than_it_declares_is_read_and_a_text_named():
+    raw = TEXTS["bg"].encode("koi8_r")
+    assert encodings.decode_page(b"<meta charset=windows-1251>" + raw, "bg", None).endswith(TEXTS["bg"])
+    assert fault(raw, raw.decode("cp1251")) == encodings.SWAPPED
+    assert all(fault(text.encode(), text) is None for text in (TEXTS["ru"], TEXTS["ru"].upper()))
+
+
 def test_a_stated_encoding_is_taken_and_what_does_not_fit_is_said():
     assert decode(b"caf\xe9", "en", "cp1250").text == "café"
     decoded = decode(b"caf\xe9", "en", "utf-8")
