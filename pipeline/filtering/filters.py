@@ -104,11 +104,8 @@ class Decontamination:
         # An n-gram in several files is attributed to the first.
         self.grams, first = np.unique(np.concatenate(found), return_index=True)
         if not len(self.grams):
-            raise InputError(
-                f"no text of {n} words there; correct the paths, or reduce filters.ngram",
-                "filters.decontaminate",
-                ", ".join(self.files),
-            )
+            why = f"no text of {n} words there; correct the paths, or reduce filters.ngram"
+            raise InputError(why, "filters.decontaminate", ", ".join(self.files))
         self.owners = np.repeat(np.arange(len(files)), list(map(len, found)))[first]
 
     def check(self, text: str) -> Drop | None:
@@ -213,13 +210,9 @@ def is_read(place: str, path: Path) -> bool:
     if kind_of(path) in KINDS:
         return True
     if not ABOUT.fullmatch(path.name) and path.stat().st_size:
-        raise InputError(
-            f"{path} is not one of {', '.join(KINDS)} (plain or compressed), so its text might not be found; "
-            "convert or delete it, or name the files instead of the folder to compare it as plain text",
-            "filters.decontaminate",
-            place,
-            path=path,
-        )
+        why = f"{path} is not one of {', '.join(KINDS)} (plain or compressed), so its text might not be found"
+        cure = "convert or delete it, or name the files instead of the folder to compare it as plain text"
+        raise InputError(f"{why}; {cure}", "filters.decontaminate", place, path=path)
     return False
 
 
@@ -238,12 +231,8 @@ def evaluation_texts(path: Path, language: str = "en") -> Iterator[str]:
             try:
                 yield from strings(strict_json.parse(piece, most=budget.FIELDS)) if piece.strip() else ()
             except ValueError as error:
-                raise InputError(
-                    f"{error}; fix the file, or remove it from filters.decontaminate",
-                    "filters.decontaminate",
-                    path=path,
-                    line=number,
-                ) from error
+                why = f"{error}; fix the file, or remove it from filters.decontaminate"
+                raise InputError(why, "filters.decontaminate", path=path, line=number) from error
         return
     lines = tables.lines_of(text)
     if kind == ".tsv":

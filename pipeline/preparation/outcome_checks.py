@@ -73,11 +73,8 @@ def check_train(config: PrepareConfig, counts: CorpusCounts) -> None:
             f"{start}, as {pluralize(left, 'training document')} cannot give any; {MORE_TEXT}", "pairs", config.pairs
         )
     if held:
-        raise InputError(
-            f"{start}, as {'the only document is' if held == 1 else f'all {held} documents are'} held out; {FEWER}",
-            "validation_share",
-            share,
-        )
+        all_held = "the only document is" if held == 1 else f"all {held} documents are"
+        raise InputError(f"{start}, as {all_held} held out; {FEWER}", "validation_share", share)
     by_filter = ", ".join(f"{count:,} {name}" for name, count in counts.filtered.items())
     filtered = f" (by filter: {by_filter})" if by_filter else ""
     broken = "".join(f"; the first broken one: {each}" for each in counts.named.get("broken", [])[:1])
@@ -95,12 +92,8 @@ def check_pairs(config: PrepareConfig, counts: CorpusCounts) -> None:
     corpus = {"text": "", "lines": "corpus=text "}.get(config.corpus.reader)
     divided = str(config.corpus.options.get("document", "file")) != "file"  # as this advises
     lines = "" if corpus is None or divided else f", or {corpus}corpus.options.document=10 for documents of ten lines"
-    raise InputError(
-        f"{share:.0%} of {pluralize(counts.instances, 'instance')} have a random next segment, as {why}; set "
-        f"{named('pairs')}=none{lines}",
-        "pairs",
-        config.pairs,
-    )
+    said = f"{share:.0%} of {pluralize(counts.instances, 'instance')} have a random next segment, as {why}"
+    raise InputError(f"{said}; set {named('pairs')}=none{lines}", "pairs", config.pairs)
 
 
 def check_word_limit(config: PrepareConfig, counts: CorpusCounts) -> None:
@@ -111,11 +104,8 @@ def check_word_limit(config: PrepareConfig, counts: CorpusCounts) -> None:
     """
     most = config.maximum_words
     if most is not None and counts.words > most:
-        raise InputError(
-            f"corpus {config.corpus.name} has {counts.words:,} words; take fewer documents, or raise the limit",
-            "maximum_words",
-            most,
-        )
+        why = f"corpus {config.corpus.name} has {counts.words:,} words; take fewer documents, or raise the limit"
+        raise InputError(why, "maximum_words", most)
 
 
 def check_held_out(config: PrepareConfig, counts: CorpusCounts, lowest: LowestHashes) -> None:

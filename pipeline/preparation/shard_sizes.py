@@ -29,12 +29,8 @@ def check_sizes(config: PrepareConfig, splits: Splits, shards: dict[str, int]) -
         ConfigError: they would be; the message names the key to change.
     """
     count = sum(shards.values())
-    check(
-        count <= MOST_SHARDS,
-        f"gives {count:,} shards, more than {MOST_SHARDS:,}; increase shard_bytes",
-        "shard_bytes",
-        config.shard_bytes,
-    )
+    many = f"gives {count:,} shards, more than {MOST_SHARDS:,}; increase shard_bytes"
+    check(count <= MOST_SHARDS, many, "shard_bytes", config.shard_bytes)
     text = text_bytes(splits)
     weights = {name: float(part.get("weight", 1.0)) for name, part in config.corpus.parts.items()}
     weighted = sum(text_bytes([split]) * weights.get(split.part, 1.0) for split in splits)
@@ -45,21 +41,15 @@ def check_sizes(config: PrepareConfig, splits: Splits, shards: dict[str, int]) -
         if tokens > MOST_TOKENS:
             known = min(config.shard_bytes, text)
             fits = math.floor(known * MOST_TOKENS / tokens / 2)
-            raise ConfigError(
-                f"gives some {tokens:,.0f} tokens per {split} shard with {named('duplicates')}={config.duplicates} "
-                f"and the weights of the corpus, more than {MOST_TOKENS:,}; set {named('shard_bytes')}={max(1, fits)} "
-                "or less",
-                "shard_bytes",
-                config.shard_bytes,
-            )
+            weighed = f"{named('duplicates')}={config.duplicates} and the weights of the corpus"
+            cure = f"set {named('shard_bytes')}={max(1, fits)} or less"
+            why = f"gives some {tokens:,.0f} tokens per {split} shard with {weighed}, more than {MOST_TOKENS:,}; {cure}"
+            raise ConfigError(why, "shard_bytes", config.shard_bytes)
     each = math.ceil(count / max(1, int(text // config.runner.task_bytes)))
     tokens = min(text, each * max(each_has.values())) / TEXT_OF_TOKEN
     if each > 1 and tokens > MOST_TOKENS:
-        raise ConfigError(
-            f"gives some {tokens:,.0f} tokens per task, more than {MOST_TOKENS:,}; reduce it",
-            "runner.task_bytes",
-            config.runner.task_bytes,
-        )
+        why = f"gives some {tokens:,.0f} tokens per task, more than {MOST_TOKENS:,}; reduce it"
+        raise ConfigError(why, "runner.task_bytes", config.runner.task_bytes)
 
 
 def text_per_shard(config: PrepareConfig, text: float, shards: dict[str, int]) -> dict[str, float]:
@@ -76,8 +66,5 @@ def check_tokens(config: PrepareConfig, what: str, tokens: int) -> None:
         ConfigError: it has.
     """
     if tokens > MOST_TOKENS:
-        raise ConfigError(
-            f"{what} has {tokens:,} tokens, more than {MOST_TOKENS:,}; reduce shard_bytes",
-            "shard_bytes",
-            config.shard_bytes,
-        )
+        why = f"{what} has {tokens:,} tokens, more than {MOST_TOKENS:,}; reduce shard_bytes"
+        raise ConfigError(why, "shard_bytes", config.shard_bytes)

@@ -5,7 +5,7 @@ Source: https://dtd.nlm.nih.gov/ncbi/pubmed/doc/out/250101/
 
 from collections import Counter
 from collections.abc import Iterator
-from typing import Any, cast
+from typing import Any
 from xml.etree.ElementTree import Element, XMLPullParser
 
 from pipeline.config import CorpusConfig
@@ -14,7 +14,7 @@ from pipeline.readers import formats
 from pipeline.readers.base import Document, Documents, FileRange, FileRanges, ReadLog
 from pipeline.readers.files import files_of
 from pipeline.readers.io import compressed, xml_prose
-from pipeline.readers.io.xml_prose import MALFORMED, PIECES, local
+from pipeline.readers.io.xml_prose import MALFORMED, events, local
 from pipeline.storage import budget, placeholders
 
 _RECORDS = ("PubmedArticle", "PubmedBookArticle")
@@ -61,9 +61,9 @@ class Reader:
         room = self._budget(path)
         file = compressed.CompressedFile(path)
         for data, _ in file.read(file_range, log):
-            room.take(budget.parsed_size(data, PIECES))
+            room.take(budget.parsed_size(data, budget.PIECES))
             parser.feed(data)
-            for event, element in cast("Iterator[tuple[str, Element]]", parser.read_events()):
+            for event, element in events(parser):
                 if root is None:
                     root = element
                     if local(root) != "PubmedArticleSet":

@@ -32,12 +32,8 @@ class Reader:
         hard_wraps: bool = False,
         numbered: bool | None = None,
     ):
-        check(
-            document in UNITS or (type(document) is int and document > 0),
-            f"must be one of {', '.join(UNITS)}, or a number of lines",
-            "corpus.options.document",
-            document,
-        )
+        known = document in UNITS or (type(document) is int and document > 0)
+        check(known, f"must be one of {', '.join(UNITS)}, or a number of lines", "corpus.options.document", document)
         self.corpus, self.document, self.hard_wraps = corpus, document, hard_wraps
         self.whole = archives.ArchiveFiles(corpus, source, SUFFIXES)
         self.members = () if document == "file" else compressed.suffixes(*SUFFIXES)

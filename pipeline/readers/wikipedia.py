@@ -10,7 +10,7 @@ import xml.etree.ElementTree as ET
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any
 from unicodedata import normalize
 from urllib.parse import urlsplit
 from xml.etree.ElementTree import Element
@@ -22,6 +22,7 @@ from pipeline.readers import formats
 from pipeline.readers.base import Document, Documents, FileRange, FileRanges, ReadLog
 from pipeline.readers.files import files_of
 from pipeline.readers.io.compressed import CompressedFile
+from pipeline.readers.io.xml_prose import MALFORMED, events, local
 from pipeline.records.manifest import enclosing_manifest
 from pipeline.storage import budget, placeholders
 from pipeline.storage.budget import Budget
@@ -33,11 +34,8 @@ from pipeline.text.wikitext.holes import PAGE
 _OTHER = re.compile(r"index\d*\.txt|\.sql\.gz$|all-titles|md5sums|sha1sums")
 
 _ROOT, _OPEN, _CLOSE, _END = b"<mediawiki>", b"<page>", b"</page>", b"</mediawiki>"
-# Raised for malformed XML, encodings unknown to the parser, and numbers that do not parse.
-MALFORMED = (ET.ParseError, ValueError, LookupError)
 Pieces = Iterator[bytes]  # of a document
 _READ_ON = 64  # chunks of at most 1 MB: more than a bzip2 block holds
-_PIECES = (b"<", b"=", b"&", b"\n")  # each makes an element, an attribute or a text of its own
 _DATE = re.compile(r"(?<!\d)(20\d{6})(?!\d)")
 _TRANSCLUDES = re.compile(r"<pages\s[^<>]*\bindex\s*=", re.IGNORECASE)  # ProofreadPage's
 _SCAN = re.compile(r"\s*<noinclude>\s*<pagequality\b", re.IGNORECASE)  # a page of it
@@ -188,10 +186,10 @@ def header(file: CompressedFile) -> Site:
             if count == 0:
                 declared = data[:100].partition(b"encoding=")[2][1:6].lower()
                 utf8 = b"<" in data[:64] and b"\0" not in data[:64] and declared in (b"", b"utf-8")
-            room.take(budget.parsed_size(data, _PIECES))
+            room.take(budget.parsed_size(data, budget.PIECES))
             parser.feed(data)
-            for event, element in _events(parser):
-                tag = _local(element)
+            for event, element in events(parser):
+                tag = local(element)
                 if root is None:
                     root = _check_root(file, tag)
                 if (event, tag) == ("end", "namespace"):
@@ -249,10 +247,10 @@ def _parsed(file: CompressedFile, chunks: Pieces, last: str) -> Iterator[Page]:
     page = Page()
     room = _budget(file, last)
     for data in chunks:
-        room.take(budget.parsed_size(data, _PIECES))
+        room.take(budget.parsed_size(data, budget.PIECES))
         parser.feed(data)
-        for event, child in _events(parser):
-            tag = _local(child)
+        for event, child in events(parser):
+            tag = local(child)
             if event == "start":
                 if root is None:
                     root = child
@@ -301,18 +299,9 @@ def malformed(file: CompressedFile, rest: Iterator[object], why: str) -> InputEr
     return InputError(f"not well-formed XML: {why}{hint}", path=file.file)
 
 
-def _events(parser: "ET.XMLPullParser[Any]") -> Iterator[tuple[str, Element]]:
-    """Return the parser's pending start and end events."""
-    return cast(Iterator[tuple[str, Element]], parser.read_events())
-
-
-def _local(element: Element) -> str:
-    return element.tag.rpartition("}")[2]
-
-
 def _revise(page: Page, revision: Element) -> None:
     """Copy a revision into `page` if it is newer than the present one."""
-    parts = {_local(part): part.text or "" for part in revision}
+    parts = {local(part): part.text or "" for part in revision}
     if (timestamp := parts.get("timestamp", "")) >= page.timestamp:
         page.timestamp = timestamp
         page.model = parts.get("model") or "wikitext"  # the only model before version 0.6
@@ -322,7 +311,7 @@ def _revise(page: Page, revision: Element) -> None:
 def _complete(page: Page, element: Element) -> None:
     """Copy the fields outside the revisions into `page`."""
     for part in element:
-        tag, value = _local(part), part.text or ""
+        tag, value = local(part), part.text or ""
         if tag == "title":
             page.title = value
         elif tag == "id":

@@ -11,6 +11,7 @@ DOCUMENT = 256 * 2**20  # bytes; a larger document would not fit in a worker's m
 TABLE = 2 * DOCUMENT  # of a task: the largest common one, SNLI as JSON lines, has 487 MB
 FIELDS = 4 * TABLE  # what a table may become when it is parsed
 KEPT = 64  # bytes that Python keeps at least of each line, tag, entity or value
+PIECES = (b"<", b"=", b"&", b"\n")  # of XML: each makes an element, an attribute or a text of its own
 _STEP = 2**12  # bytes of a zip member unpacked at once: of bzip2 they may become 80 MB
 
 

@@ -15,12 +15,11 @@ from html.parser import HTMLParser
 from urllib.parse import unquote
 from xml.etree.ElementTree import Element
 
-from pipeline.storage.budget import Budget, parsed_size, unzipped
+from pipeline.storage.budget import PIECES, Budget, parsed_size, unzipped
 from pipeline.storage.places import BROKEN_ZIP
 from pipeline.text.book_text import Book, joined, without_licence
 from pipeline.text.encodings import decode_page
 
-_PIECES = (b"<", b"=", b"&", b"\n")  # each makes an element, an attribute or a text of its own
 # Elements whose content is not text, and how they are counted; "": no part of a book.
 _NO_PART = "head script style template audio video iframe"
 _DROPPED = {"nav": "tables of contents", "svg": "drawings", "math": "formulas", **dict.fromkeys(_NO_PART.split(), "")}
@@ -206,7 +205,7 @@ class _Members:
         """
         self.name = name
         content = unzipped(self.archive, name, self.room)
-        Budget(self._refused).take(parsed_size(content, _PIECES))
+        Budget(self._refused).take(parsed_size(content, PIECES))
         return content
 
     def _refused(self) -> Broken:

@@ -1,10 +1,10 @@
 """Documents from rows of named fields."""
 
-import operator
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from decimal import Decimal
 from functools import cached_property
+from operator import eq, ge, gt, le, lt, ne
 from typing import Any
 from unicodedata import normalize
 
@@ -17,14 +17,7 @@ from pipeline.text import html_text
 
 _VALUE = r"(?:'([^']*+)'|\"([^\"]*+)\"|(?!['\"])([^\s<>=!]++(?:\s++(?!and\s)[^\s<>=!]++)*+))"  # in quotes, or no signs
 _CONDITION = re.compile(rf"\s*+([^\s<>=!][^<>=!]*+)(<=|>=|==|!=|<|>)\s*+{_VALUE}\s*+(?:$|(and)\s)")
-_COMPARED = {
-    "<": operator.lt,
-    "<=": operator.le,
-    ">": operator.gt,
-    ">=": operator.ge,
-    "==": operator.eq,
-    "!=": operator.ne,
-}
+_COMPARED = {"<": lt, "<=": le, ">": gt, ">=": ge, "==": eq, "!=": ne}
 _NUMBER = re.compile(r"[+-]?\d+(?:\.\d+)?")
 _DATE = re.compile(r"(?:19|20)\d\d(?:[01]\d(?:[0-3]\d)?)?")
 LEFT_OUT = "left out by corpus.options.where"

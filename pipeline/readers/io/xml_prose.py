@@ -5,8 +5,8 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from html.entities import html5
-from typing import Any
-from xml.etree.ElementTree import Element, ParseError, XMLParser
+from typing import Any, cast
+from xml.etree.ElementTree import Element, ParseError, XMLParser, XMLPullParser
 
 from pipeline.readers import formats
 from pipeline.readers.base import FileRange, ReadLog
@@ -14,8 +14,8 @@ from pipeline.readers.io import archives
 from pipeline.storage import budget
 from pipeline.text import encodings
 
-MALFORMED = (ParseError, ValueError, LookupError)  # also encodings that the parser does not know
-PIECES = (b"<", b"=", b"&", b"\n")  # each makes an element, an attribute or a text of its own
+# Also encodings that the parser does not know, and numbers that are none.
+MALFORMED = (ParseError, ValueError, LookupError)
 _OTHER = "use +corpus=html after renaming it to .html"
 _NAMED, _DECLARED = re.compile(rb"&([A-Za-z][\w.-]*+);"), re.compile(rb"<!ENTITY\s++([\w.-]++)")
 _ENTITIES = {name.removesuffix(";"): text for name, text in html5.items()}
@@ -31,19 +31,20 @@ _EXPONENT = re.compile(rf"(?<=\d){_RAISED}(?=[-\u2212+]?\d)")  # 10 and a raised
 _MARKS = dict.fromkeys(map(ord, (_FROM, _TO)))
 
 
-def _closed(hole: re.Match[str]) -> str:
-    """Return what is left of blanks before references that are left out: none before a mark or other blanks."""
-    return hole[1] if hole[2] is None else ""
-
-
 def _closed_up(paragraph: str) -> str:
-    """Return a paragraph without what references leave in it."""
-    return _HOLE.sub(_closed, _EMPTY.sub("", paragraph)).translate(_MARKS)
+    """Return a paragraph without what references leave in it; no blanks before a mark, or two in a row."""
+    whole = _HOLE.sub(lambda hole: hole[1] if hole[2] is None else "", _EMPTY.sub("", paragraph))
+    return whole.translate(_MARKS)
 
 
 def local(element: Element) -> str:
     """Return the name of an element without its namespace; of a comment none."""
     return element.tag.rpartition("}")[2] if isinstance(element.tag, str) else ""
+
+
+def events(parser: "XMLPullParser[Any]") -> Iterator[tuple[str, Element]]:
+    """Return the parser's pending start and end events."""
+    return cast(Iterator[tuple[str, Element]], parser.read_events())
 
 
 def unknown_entities(raw: bytes) -> set[str]:
@@ -61,7 +62,7 @@ def parse(raw: bytes, room: budget.Budget, encoding: str | None = None) -> Eleme
         xml.etree.ElementTree.ParseError: it is not well-formed.
         ValueError: the parser does not know its encoding.
     """
-    room.take(budget.parsed_size(raw, PIECES))
+    room.take(budget.parsed_size(raw, budget.PIECES))
     parser: XMLParser[Any] = XMLParser(encoding=encoding)
     parser.entity.update(dict.fromkeys(unknown_entities(raw), "\ufffd") | _ENTITIES)
     parser.feed(raw.lstrip(b" \t\r\n"))
