@@ -8,13 +8,15 @@ import io
 import json
 import struct
 import tarfile
+import tempfile
 import zlib
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.support import forked
+from tests.support import forked, formats
 
 MUCH = 512  # MiB of each bomb
 CAP = 2**28  # bytes that a reader may take beside its imports
@@ -82,6 +84,12 @@ def batch():
     return held.getvalue()
 
 
+def zim():
+    """Return a file of Kiwix with a page that is one byte too large."""
+    with tempfile.TemporaryDirectory() as folder:
+        return formats.write(Path(folder), "zim", ["x" * (CAP // 4 + 1)]).read_bytes()
+
+
 DOCUMENTS = {
     "a page": ("wikipedia", "a.xml.gz", lambda: gz(b"x", PAGE)),
     "a page of lines": ("wikipedia", "a.xml.gz", lambda: gz(b"ab\n", PAGE)),
@@ -122,6 +130,7 @@ DOCUMENTS = {
     "a web archive's record": ("warc", "a.warc.gz", lambda: gz(b"x", record(MUCH << 20))),
     "a web archive's header": ("warc", "a.warc.gz", lambda: gz(b"a: b\r\n", b"WARC/1.0\r\n")),
     "a batch": ("arrow", "a.arrow", batch),
+    "a page of Kiwix": ("zim", "a.zim", zim),
     "an archive of lines": ("jsonl", "a.tar.gz", lambda: tarred(tarfile.GNUTYPE_LONGNAME)),
     "a dictionary": ("parquet", "a.parquet", lambda: parquet(2**22)),
 }

@@ -198,15 +198,14 @@ def test_wikiextractor_leaves_holes_too(holes, left, tmp_path):
         ("csv", 'text\n"a\nb\nc\n', {"on_error": "skip"}, None, 4),
         ("csv", 'text\n"a" b\n', {}, None, 2),
         ("conllu", "1x\tword" + "\t_" * 8, {}, "1x", 1),
+        ("conllu", "# global.columns = FORM ID\nword\t1\n\n", {}, "FORM", 1),
         ("html", "<div>" * 200_000, {}, "nested", None),
         ("html", "<div></x>" * 9_000, {}, "nested", None),
     ],
     ids=lambda value: value if isinstance(value, str) and len(value) < 99 else "",
 )
 def test_what_is_broken_is_named(reader, content, more, match, line, tmp_path):
-    suffix = {"lines": ".txt", "csv": ".csv", "html": ".html", "conllu": ".conllu", "wikiextractor": ""}.get(
-        reader, ".xml"
-    )
+    suffix = {"lines": ".txt", "wikiextractor": ""}.get(reader, f".{reader}")
     path = tmp_path / f"wiki_00{suffix}"
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
     with refused(InputError, match, path=str(path)) as error:
