@@ -69,7 +69,7 @@ class Reader:
     def __init__(self, corpus: CorpusConfig, source: str):
         self.corpus, self.source = corpus, source
         self.warc = library("fastwarc.warc", "corpus.reader", corpus.reader, package="fastwarc")
-        self.kinds = self.warc.WarcRecordType
+        self.kinds, self.address = self.warc.WarcRecordType, self.warc.WarcHeader.WARC_TARGET_URI
 
     def splits(self, split_bytes: int) -> FileRanges:
         """Return a range for each file: records are compressed one by one, and read from the first."""
@@ -106,7 +106,7 @@ class Reader:
 
     def _document(self, record: Any, log: ReadLog, path: str, number: int) -> Document | None:
         kind, kinds = record.record_type, self.kinds
-        name = record.headers.get("WARC-Target-URI") or record.record_id or f"{path} record {number + 1}"
+        name = record.headers.get(self.address) or record.record_id or f"{path} record {number + 1}"
         if kind == kinds.conversion and record.content_length <= budget.DOCUMENT:
             return Document(name, record.reader.read().decode("utf-8", "replace"))
         if kind not in (kinds.conversion, kinds.response, kinds.resource):
