@@ -2,7 +2,7 @@
 
 import csv
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import chain
 from unicodedata import normalize
 
@@ -40,6 +40,11 @@ class Reader(row_fields.LineRows):
         fits = separator is None or (isinstance(separator, str) and len(separator) == 1 and separator not in '"\n\r')
         check(fits, "must be one character", "corpus.options.separator", separator)
         self.separator, self.quotes, self.header = separator, quotes, header
+
+    def missing(self, name: str, known: Iterable[str], place: str) -> str:
+        """Return what to type for a column that is missing."""
+        why = super().missing(name, known, place)
+        return f"{why}, or corpus.options.header=false where no line has names" if self.header else why
 
     def splits(self, split_bytes: int) -> FileRanges:
         """Return a range for each file."""
