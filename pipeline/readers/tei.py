@@ -8,6 +8,7 @@ from collections import Counter
 from xml.etree.ElementTree import Element
 
 from pipeline.config import CorpusConfig
+from pipeline.readers import formats
 from pipeline.readers.base import Document, Documents, FileRange, ReadLog
 from pipeline.readers.io import xml_prose
 from pipeline.text.book_text import JOINED, LineEnds
@@ -99,6 +100,8 @@ class Reader(xml_prose.XmlFiles):
             parts = [*root.iterfind(f".//{space}profileDesc/{space}abstract"), *root.iterfind(f"{space}text")]
             pieces = "\0".join(piece for part in parts for piece in ("".join(prose.pieces(part)), ""))
             prose.ends = LineEnds(pieces)
-            yield Document(name, "\n".join(prose.divided(pieces)))
+            text = "\n".join(prose.divided(pieces))
+            yield Document(name, text)
+            log.notes.update([formats.MARKED] * formats.is_marked(text))  # as letters of Greek in ASCII
             log.notes.update({JOINED: prose.ends.joined} if prose.ends.joined else {})
             log.notes.update({f"{said} left out": n for each, said in _COUNTED.items() if (n := prose.counts[each])})

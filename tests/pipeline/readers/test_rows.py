@@ -253,7 +253,7 @@ def test_quotation_marks_of_tsv_are_text_unless_typed(tmp_path):
 
 
 @pytest.mark.parametrize(("content", "line", "cure"), [
-    ("text,text\na,b\n", 1, "2 columns named text"), ("# exported\nid,text\n1,a\n", 1, "among # exported.*header=false"),
+    ("text,text\na,b\n", 1, "2 columns named text"), ("# exported\nid,text\n1,a\n", 1, "among # exported.*header"),
     ('text,n\n"say \\"no\\" to",1\n', 2, "doubled"), ("text\nHello, world\n", 2, "corpus.options.separator")]
 )  # fmt: skip
 def test_a_table_that_is_none_says_what_to_do(content, line, cure, tmp_path):
@@ -476,8 +476,9 @@ MARKS = ["The/DT lamp/NN shines/VBZ", "(S (NP (DT The) (NN lamp)) (VP (VBZ shine
 @pytest.mark.parametrize("text", [*MARKS, "The lamp (an old one) shines and shines, *really*, and does not rest."])
 def test_marks_of_a_format_at_many_words_are_noted(text, tmp_path):
     (tmp_path / "a.txt").write_text(f"{text}\n" * 20)
-    noted = {MARKED in read(config(reader, tmp_path))[1].notes for reader in ("text", "lines", "books")}
-    assert noted == {text in MARKS}
+    assert {MARKED in read(config(reader, tmp_path))[1].notes for reader in ("text", "lines", "books")} == {
+        text in MARKS
+    }
 
 
 NAMES = "a.conllu b.srt c.vtt d.tex e.html f.csv g.warc.gz h.pdf i.zim a.jsonl a.CSV.gz b.tsv a.cupt a.mbox a.po a.cha"
