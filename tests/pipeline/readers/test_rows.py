@@ -499,7 +499,7 @@ def test_what_is_not_prose_by_its_name_is_refused(reader, name, tmp_path):
     ["1\n00:00:01,000 --> 00:00:03,500\nWords.\n", "WEBVTT\n\n00:01.000 --> 00:04.000\nWords.\n", TREEBANK,
      '{"text": "Words."}\n', "% a comment\n\\documentclass{article}\n", "WARC/1.0\r\nWARC-Type: warcinfo\r\n",
      "<TEI><text/></TEI>", '[\n {"text": "Words."}]', "From a@b Mon Jan 5 10:00:00 2026\nWords.\n", 'msgid "Words"\n',
-     "\\id GEN\n\\v 1 Words.\n", "# global.columns = ID FORM\n1\tWords\n"],
+     "\\id GEN\n\\v 1 Words.\n", "# global.columns = ID FORM\n1\tWords\n", '<doc id="7">\nWords.\n', "a b O\n" * 3],
 )  # fmt: skip
 @pytest.mark.parametrize("reader", ["text", "books", "lines"])
 def test_what_is_not_prose_by_its_beginning_is_refused(reader, text, tmp_path):
