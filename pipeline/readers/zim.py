@@ -20,6 +20,7 @@ class Reader:
     """Reader of pages; a range is one of entries. Redirects are left out: they give the page that they lead to."""
 
     UNIT = "entry"
+    members = (".zim",)
 
     def __init__(self, corpus: CorpusConfig, source: str):
         check(isinstance(places.at(corpus.path or ""), Path), "must be on a disk", "corpus.path", corpus.path)

@@ -260,9 +260,8 @@ def fault(raw: bytes, text: str, guessed: str | None = None) -> str | None:
 def is_swapped(text: str) -> bool:
     """Return whether most letters are capitals, and those that begin a word are not: of Cyrillic read wrongly."""
     head = text[:SAMPLE]
-    if head.isascii() or sum(map(head.count, _CAPITALS)) <= sum(map(head.count, _CAPITALS.lower())):
-        return False
-    return len(_SWAPPED.findall(head)) > 1
+    capitals = not head.isascii() and sum(map(head.count, _CAPITALS)) > sum(map(head.count, _CAPITALS.lower()))
+    return capitals and len(_SWAPPED.findall(head)) > 1
 
 
 def _of_another_script(raw: bytes) -> bool:
