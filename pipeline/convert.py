@@ -201,7 +201,7 @@ def dev_texts(config: EvaluateConfig, wordpiece: WordPiece) -> "onnx_export.Text
     from model.huggingface import onnx_export
 
     kind, metric = open_task_type(config, config.task, wordpiece), config.task.metrics[0]
-    _, dev = read_sides(kind, config.task, 1)
+    _, dev = read_sides(kind, config.task, config.data, 1)
 
     def score(logits: list[Any]) -> float:
         return kind.score(dev, kind.decode(dev, logits))[metric]

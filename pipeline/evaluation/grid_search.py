@@ -118,8 +118,7 @@ def prepare(config: EvaluateConfig) -> SearchContext:
     config = replace(config, sequence_length=config.sequence_length or min(config.longest, learnt))
     wordpiece = WordPiece.load(config.pretrained)
     kind = open_task_type(config, config.task, wordpiece)
-    devs = examples.dev_files(config.data, config.task)
-    train, dev = read_sides(kind, config.task, config.maximum_rows, *devs[:1])
+    train, dev = read_sides(kind, config.task, config.data, config.maximum_rows)
     if config.submit:
         answers.answered_tasks(config)
 
@@ -140,6 +139,7 @@ def prepare(config: EvaluateConfig) -> SearchContext:
     check(longest <= size.positions, most, "sequence_length", longest)
     known = max(map(abs, config.layers)) <= size.layers
     check(known, f"must be layers of the model, which has {size.layers}", "layers", config.layers)
+    devs = examples.dev_files(config.data, config.task)
     more = filter(None, (*devs[1:], examples.own_test(config.data, config.task)))
     also = {name: (replace(config.task, name=name, submission=None), kind, kind.read(name)) for name in more}
     also |= other_tasks(replace(config, task=replace(config.task, labels=kind.names)), wordpiece)
@@ -151,9 +151,10 @@ def other_tasks(config: EvaluateConfig, wordpiece: WordPiece) -> dict[str, tuple
     """Return the existing dev sets of `task.also` by task name."""
     found = {}
     for name, task in examples.also_of(config).items():
-        if task.dev and table_files.find(config.data, task.folder, task.dev) is not None:
-            kind = open_task_type(config, task, wordpiece)
-            found[name] = (task, kind, kind.read(task.dev))
+        kind = open_task_type(config, task, wordpiece)
+        for number, dev in enumerate(examples.dev_files(config.data, task)):
+            if table_files.find(config.data, task.folder, dev) is not None:
+                found[f"{name} {dev}" if number else name] = (task, kind, kind.read(dev))
     return found
 
 

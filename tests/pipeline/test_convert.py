@@ -388,7 +388,7 @@ def test_a_classifier_is_exported_with_its_head_and_scored_on_its_dev_set(run, t
     for name in ("train", "dev"):
         lines = [f"{letter} {other}\t{int(letter < other)}" for letter in "abcdefgh" for other in "abcdefgh"]
         (tmp_path / "data" / f"{name}.tsv").write_text("sentence\tlabel\n" + "\n".join(lines) + "\n")
-    task = TaskConfig(name="order", columns=["sentence"], labels=["0", "1"], metrics=["accuracy"])
+    task = TaskConfig(name="order", dev=["d*.tsv"], columns=["sentence"], labels=["0", "1"], metrics=["accuracy"])
     places = {"data": str(tmp_path / "data"), "pretrained": run.out, "out": str(tmp_path / "tuned")}
     search = {"epochs": 1, "baseline": False, "keep": True, "sequence_length": 16}
     evaluate.evaluate(EvaluateConfig(task=task, workdir=str(tmp_path), force=False, **places, **search))

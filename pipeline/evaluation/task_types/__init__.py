@@ -6,6 +6,7 @@ Each type is a module with a class that implements `TaskType`, the interface of 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, groupby, pairwise
+from pathlib import Path
 from typing import Any, Protocol, TypeVar
 from unicodedata import normalize
 
@@ -16,6 +17,7 @@ from model.finetuning.features import Samples, TruncationConfig
 from pipeline.config import EvaluateConfig, TaskConfig
 from pipeline.console.formatting import pluralize
 from pipeline.errors import InputError
+from pipeline.evaluation.examples import dev_files
 from pipeline.shards.holdout import document_hash, is_held_out
 from pipeline.tokenization.wordpiece import WordPiece
 
@@ -79,16 +81,14 @@ def chosen(items: Iterable[Item], keep: Keep | None, about: Callable[[Item], str
     return [item for item in items if keep is None or keep(about(item))][:rows]
 
 
-def read_sides(
-    kind: TaskType, task: TaskConfig, rows: int | None, dev_file: str | None = None
-) -> tuple[Dataset, Dataset]:
-    """Return train, at most `rows` of it, and dev: two files, or one split by hash of the text.
+def read_sides(kind: TaskType, task: TaskConfig, data: Path | str, rows: int | None) -> tuple[Dataset, Dataset]:
+    """Return train, at most `rows` of it, and dev: two files in `data`, or one split by hash of the text.
 
     Raises:
         InputError: a file is missing or malformed, or train or dev is empty.
     """
     if not task.dev_share:
-        return kind.read(task.train, rows=rows), kind.read(dev_file or task.dev)
+        return kind.read(task.train, rows=rows), kind.read(dev_files(data, task)[0])
 
     def is_dev(text: str) -> bool:
         return is_held_out(document_hash(normalize("NFC", text)), task.dev_share)

@@ -149,14 +149,14 @@ def test_equal_texts_are_on_one_side(tmp_path, model_folder):
     columns = {"columns": ["body"], "label": "good", "labels": ["false", "true"], "metrics": ["accuracy"]}
     task = TaskConfig(name="mine", train="mine.jsonl", dev_share=0.25, **columns)
     kind = Classification(str(tmp_path), task, WordPiece.load(model_folder), TruncationConfig(40))
-    train, dev = read_sides(kind, task, None)
+    train, dev = read_sides(kind, task, tmp_path, None)
     texts = [{tuple(ids.tolist()) for ids in part.samples.ids} for part in (train, dev)]
     assert not texts[0] & texts[1]
     assert (len(train) + len(dev), len(texts[0]) + len(texts[1])) == (300, len(set(rows)))
     assert len(dev) > 30
-    assert len(read_sides(kind, task, 7)[0]) == 7
+    assert len(read_sides(kind, task, tmp_path, 7)[0]) == 7
     with refused(InputError, "for dev", key="task.dev_share"):
-        read_sides(kind, TaskConfig(**{**vars(task), "dev_share": 1e-9}), None)
+        read_sides(kind, TaskConfig(**{**vars(task), "dev_share": 1e-9}), tmp_path, None)
 
 
 @pytest.mark.slow
