@@ -18,7 +18,7 @@ from model.huggingface import onnx_export
 from tests.model.served_folders import made, of_sentences, pretrained, tuned
 
 CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "bert-pipeline" / "consumers"
-KINDS: dict[str, tuple[str, Callable[..., None], list[str]]] = {  # architecture, maker, parts that are random
+KINDS: dict[str, tuple[str, Callable[..., None], list[str]]] = {  # architecture (its tokenizer by transformers, or ours), maker, parts that are random
     "fill-mask": ("bert", pretrained, []),
     "modern fill-mask": ("modernbert", pretrained, []),
     "RoBERTa fill-mask": ("roberta", pretrained, []),
@@ -28,8 +28,9 @@ KINDS: dict[str, tuple[str, Callable[..., None], list[str]]] = {  # architecture
     "feature-extraction": ("bert", of_sentences, ["masked_head", "next_sentence", "pooler"]),
     "text-classification": ("modernbert", tuned("class"), []),
     "several labels": ("bert", tuned("class", several=True), []),
-    "scores": ("bert", tuned("class", 1, scale=(3.0, 2.0)), []),
+    "scores": ("own bert", tuned("class", 1, scale=(3.0, 2.0)), []),
     "token-classification": ("bert", tuned("tag"), []),
+    "question-answering": ("own bert", tuned("answer"), []),
 }
 CLASSES = {  # transformers' heads of a folder
     **{key: ["ForFeatureExtraction", "ForMaskedLM"] for key in KINDS if key.endswith("fill-mask")},

@@ -16,7 +16,10 @@ const {task, folder, dtype, texts, options} = JSON.parse(process.argv[1]);
 env.allowRemoteModels = false;
 env.localModelPath = path.dirname(folder);
 const made = await pipeline(task, path.basename(folder), {dtype}), {model, tokenizer} = made;
-const answer = options.logits ? (await model(tokenizer(texts, {padding: true}))).logits : await made(texts, options);
+tokenizer.return_token_type_ids ||= options.segments;
+const [text, text_pair] = texts, pair = options.pair && text_pair;
+const given = () => pair ? tokenizer(text, {text_pair}) : tokenizer(texts, {padding: true, truncation: true});
+const answer = options.output ? (await model(given()))[options.output] : await made(texts, options);
 console.log(JSON.stringify(answer.tolist ? answer.tolist() : answer));
 """
 ALONE = """
@@ -78,10 +81,29 @@ def test_classes_and_tags_are_those_of_transformers(node, folders, record_proper
 
 
 def test_a_score_is_the_models_and_not_the_pipelines(node, folders, record_property):
-    found = asked(node, folders["scores"], "text-classification", "fp32", TEXTS, logits=True)
+    found = asked(node, folders["scores"], "text-classification", "fp32", TEXTS, output="logits")
     np.testing.assert_allclose(found, outputs(folders["scores"], TEXTS)["logits"], atol=1e-4)
     assert asked(node, folders["scores"], "text-classification", "fp32", TEXTS)[0]["score"] == 1
     record_property("differs", "`pipeline` makes each score 1")
+
+
+@pytest.mark.parametrize(
+    ("kind", "output"), [("scores", "logits"), ("question-answering", "start_logits"), ("text-classification", "logits")]
+)
+def test_pairs_have_segments_where_the_tokenizer_is_told_to_make_them(node, folders, kind, output, record_property):
+    task, options = kind if "-" in kind else "text-classification", {"output": output, "pair": True}
+    expected = outputs(folders[kind], TEXTS[:1], TEXTS[1:])[output]
+    found = asked(node, folders[kind], task, "fp32", TEXTS, segments=True, **options)
+    np.testing.assert_allclose(found, expected, atol=1e-4)
+    without = asked(node, folders[kind], task, "fp32", TEXTS, **options)
+    assert np.allclose(without, expected, atol=1e-4) == (kind == "text-classification")  # ModernBERT has none
+    record_property("differs", "pairs have one segment without `return_token_type_ids`")
+
+
+def test_a_graph_gives_vectors_of_sentences(node, folders):
+    for kind in ("feature-extraction", "XLM-R sentences"):
+        found = asked(node, folders[kind], "feature-extraction", "fp32", TEXTS, output="sentence_embedding")
+        np.testing.assert_allclose(found, outputs(folders[kind], TEXTS)["sentence_embedding"], atol=1e-5)
 
 
 @pytest.mark.tool("onnxruntime-node", "1.30.0")

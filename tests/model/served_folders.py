@@ -16,6 +16,7 @@ from model.encoders.architectures import build_model
 from model.finetuning import saved_model
 from model.finetuning.heads import BertWithHead, HeadConfig
 from model.huggingface import bert_format
+from pipeline.tokenization import wordpiece
 from pipeline.tokenization.wordpiece import WordPiece
 from tests.model import tiny_bert, tiny_modernbert
 
@@ -30,6 +31,13 @@ def make_bpe(folder: Path) -> Path:
     framed(made, folder)
     made.save_model(str(folder))
     (folder / "vocab.json").write_text(json.dumps(made.get_vocab()))  # with <mask>
+    return folder
+
+
+def make_own(folder: Path) -> Path:
+    """Write the tokenizer of a BERT of ours, as `pipeline.vocab` does."""
+    folder.mkdir(parents=True)
+    (folder / "tokenizer.json").write_text(wordpiece.build(tiny_bert.WORDS, new=True))
     return folder
 
 
@@ -64,8 +72,9 @@ def framed(made: Any, folder: Path) -> Path:
 
 
 VOCABULARIES = {"roberta": make_bpe, "xlm-roberta": make_unigram}
-SIZES = {"bert": tiny_bert.CONFIG, "modernbert": tiny_modernbert.CONFIG}
+SIZES = {"bert": tiny_bert.CONFIG, "own bert": tiny_bert.CONFIG, "modernbert": tiny_modernbert.CONFIG}
 SIZES |= {name: replace(tiny_bert.CONFIG, architecture=name) for name in VOCABULARIES}
+VOCABULARIES["own bert"] = make_own
 
 
 def pretrained(folder: Path, size: ModelConfig, vocab: Path) -> None:
