@@ -18,7 +18,7 @@ from model.huggingface import onnx_export
 from tests.model.served_folders import made, of_sentences, pretrained, tuned
 
 CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "bert-pipeline" / "consumers"
-KINDS: dict[str, tuple[str, Callable[..., None], list[str]]] = {  # architecture (its tokenizer by transformers, or ours), maker, parts that are random
+KINDS: dict[str, tuple[str, Callable[..., None], list[str]]] = {  # architecture, maker, parts that are random
     "fill-mask": ("bert", pretrained, []),
     "modern fill-mask": ("modernbert", pretrained, []),
     "RoBERTa fill-mask": ("roberta", pretrained, []),

@@ -48,6 +48,15 @@ states = [
 ]
 """,
     ),
+    "OpenVINO": Program(
+        ("openvino==2026.4.1",),
+        f"""{IDS}
+import numpy, openvino
+model = openvino.Core().compile_model(folder + "/onnx/model.onnx", "CPU", {{"INFERENCE_PRECISION_HINT": "f32"}})
+given = AutoTokenizer.from_pretrained(folder)
+states = [model(dict(given([text], return_tensors="np")))["last_hidden_state"][0].tolist() for text in texts]
+""",
+    ),
     "CTranslate2": Program(
         ("ctranslate2==4.8.5",),
         f"""{IDS}
