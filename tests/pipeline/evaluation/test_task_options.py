@@ -63,6 +63,13 @@ def test_another_task_is_scored_by_the_classes_of_the_model(config):
             examples.also_of(replace(config, own_tasks={"mirror": replace(config.task, **other)}))
 
 
+def test_another_task_may_have_several_dev_files(config):
+    own = {"twin": replace(config.task, dev=["dev.tsv", "tr*.tsv"])}
+    made = replace(config, task=replace(config.task, also=["twin"]), own_tasks=own)
+    found = grid_search.other_tasks(made, WordPiece.load(config.pretrained))
+    assert list(found) == ["twin", "twin train.tsv"]
+
+
 def test_the_test_set_of_a_submission_is_scored_only_where_it_has_labels(config):
     folder, task = Path(config.data) / "Toy", replace(config.task, test="test.tsv", submission="Toy")
     assert examples.own_test(config.data, task) is None
