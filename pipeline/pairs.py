@@ -11,9 +11,10 @@ held-out documents become a retrieval set in BEIR's layout, whose queries are th
 import heapq
 import json
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -29,7 +30,7 @@ from pipeline.filtering import filters
 from pipeline.records.manifest import Manifest, Result
 from pipeline.shards.holdout import how_to_set, is_held_out
 from pipeline.stages import stage
-from pipeline.tasks import derive_key, read_shuffled, words
+from pipeline.tasks import derive_key, read_shuffled, shuffle, words
 from pipeline.text import sentences
 from pipeline.tokenization.wordpiece import WordPiece
 
@@ -41,8 +42,7 @@ FEWEST = 8  # tokens of a passage
 PROSE, HEADING = 80, 60  # characters of a line, at least, at most
 
 
-@dataclass(frozen=True)
-class Pair:
+class Pair(NamedTuple):
     """Two texts, the second of which is to be near the first."""
 
     anchor: str
@@ -62,19 +62,16 @@ class LowestKeys:
     def add(self, key: int, document: int, pair: Pair) -> None:
         """Add a pair of a document, given by its key, unless there are enough with lower keys."""
         self.seen += 1
-        entry = (-key, self.seen, document, pair)
-        if len(self._heap) < self.most:
-            heapq.heappush(self._heap, entry)
-        else:
-            heapq.heappushpop(self._heap, entry)
+        push = heapq.heappush if len(self._heap) < self.most else heapq.heappushpop
+        push(self._heap, (-key, self.seen, document, pair))
 
-    def without(self, gone: set[int], most: int) -> list[Pair]:
-        """Return the pairs in the order of their keys, `most` of an anchor, without those of some documents."""
-        found = dict[str, list[Pair]]()
-        every = [pair for *_, document, pair in sorted(self._heap, key=lambda one: -one[0]) if document not in gone]
-        for pair in every:
-            found.setdefault(pair.anchor, []).append(pair)
-        return [pair for pair in every if pair in found[pair.anchor][:most]]
+    def without(self, gone: set[int], most: int) -> Iterator[Pair]:
+        """Yield the pairs in the order of their keys, `most` of an anchor, without those of some documents."""
+        found = Counter[str]()
+        for *_, document, pair in sorted(self._heap, reverse=True):
+            found[pair.anchor] += document not in gone
+            if document not in gone and found[pair.anchor] <= most:
+                yield pair
 
 
 class Passages:
@@ -83,18 +80,17 @@ class Passages:
     def __init__(self, wordpiece: WordPiece, longest: int):
         self.wordpiece, self.room = wordpiece, longest - 2  # [CLS], [SEP]
 
-    def of(self, lines: list[str], language: str) -> list[str]:
-        """Return the passages of some lines; those of few tokens are left out."""
-        parts = [" ".join(one.split()) for one in sentences.split_sentences("\n".join(lines), language)]
-        found, piece, size = [], list[str](), 0
+    def of(self, lines: list[str], language: str, by_lines: bool = False) -> list[str]:
+        """Return the passages of some lines, or `by_lines` of sentences; those of few tokens are left out."""
+        every = sentences.split_sentences("\n".join(lines), language, by_lines=by_lines)
+        parts, found, sizes = [" ".join(one.split()) for one in every], [list[str]()], [0]
         for part, length in zip(parts, self._lengths(parts), strict=True):
-            if piece and size + length > self.room:
-                found.append((" ".join(piece), size))
-                piece, size = [], 0
-            piece.append(part if length <= self.room else self.cut(part))
-            size += length
-        found += [(" ".join(piece), size)] if piece else []
-        return [text for text, size in found if size >= FEWEST]
+            if sizes[-1] + length > self.room:
+                found.append([])
+                sizes.append(0)
+            found[-1].append(part if length <= self.room else self.cut(part))
+            sizes[-1] += length
+        return [" ".join(piece) for piece, size in zip(found, sizes, strict=True) if size >= FEWEST]
 
     def cut(self, text: str) -> str:
         """Return the beginning of a text that fits: whole words, or characters where it has too few spaces."""
@@ -110,33 +106,32 @@ class Passages:
         return self.wordpiece.encode(after)[1].tolist() if parts else []
 
 
-def sections(text: str) -> Iterator[tuple[str, list[str]]]:
-    """Yield headings with the lines below them; "" is that of the first lines.
+def sections(text: str) -> list[tuple[str, list[str]]]:
+    """Return headings with the lines below them; "" is that of the first lines.
 
     A heading is a short line without an end mark, after a line of prose and before one: a list has several in a row.
     """
-    lines = text.split("\n")
-    heading, found = "", list[str]()
-    for number, line in enumerate(lines):
-        after = lines[number + 1] if number + 1 < len(lines) else ""
+    lines, found = text.split("\n"), [("", list[str]())]
+    for before, line, after in zip(["", *lines], lines, [*lines[1:], ""], strict=False):
         short = len(line) <= HEADING and line[-1:].isalnum()
-        if short and len(after) >= PROSE and (number == 0 or not lines[number - 1][-1:].isalnum()):
-            yield heading, found
-            heading, found = line, []
+        if short and len(after) >= PROSE and not before[-1:].isalnum():
+            found.append((line, []))
         else:
-            found.append(line)
-    yield heading, found
+            found[-1][1].append(line)
+    return found
 
 
 def pairs_of(document: readers.Document, text: str, language: str, passages: Passages, most: int) -> Iterator[Pair]:
     """Yield the pairs of a document: one by its title, which may be its first line too; `most` of each other kind."""
     title, (first, _, rest) = " ".join(document.title.split()), text.partition("\n")
     text, title = rest if " ".join(first.split()) == title else text, passages.cut(title)
-    parts = [(heading, passages.of(lines, language)) for heading, lines in sections(text)]
-    if title and parts[0][1]:
+    by_lines = document.sentence_lines
+    parts = [(heading, passages.of(lines, language, by_lines)) for heading, lines in sections(text)]
+    parts = [(heading, found) for heading, found in parts if found]
+    if title and parts:
         yield Pair(title, parts[0][1][0], "title", document.id)
     before = f"{title}: " if title else ""
-    headings = [(passages.cut(before + heading), found[0]) for heading, found in parts if heading and found]
+    headings = [(passages.cut(before + heading), found[0]) for heading, found in parts if heading]
     neighbours = [both for _, found in parts for both in zip(found[::2], found[1::2], strict=False)]
     for kind, every in (("heading", headings), ("neighbour", neighbours)):
         order = counter_rng.permutation(counter_rng.key(0, "pairs", kind, document.id), len(every))
@@ -190,26 +185,28 @@ def draw(config: PairsConfig) -> tuple[dict[str, list[Pair]], list[Pair], Counte
         if all(one.seen >= PER_PAIR * one.most for one in (asked, *kept.values())):
             break
     most = config.per_document
-    return {kind: one.without(gone, most) for kind, one in kept.items()}, asked.without(gone, most), counts
+    found = {kind: [*one.without(gone, most)] for kind, one in kept.items()}
+    return found, [*asked.without(gone, most)], counts
 
 
 def retrieval_set(asked: list[Pair], others: list[Pair]) -> dict[str, list[str]]:
     """Return the lines of a retrieval set by file: the answers to queries among passages of other documents."""
-    queries = {anchor: number for number, anchor in enumerate(dict.fromkeys(pair.anchor for pair in asked))}
-    wrong = [pair for pair in others if pair.anchor not in queries]
+    queries = {anchor: f"q{number}" for number, anchor in enumerate(dict.fromkeys(pair.anchor for pair in asked))}
     passages: dict[str, str] = {}  # the document of each
-    for pair in [*asked, *wrong]:
-        if pair.positive in passages or len(passages) < PASSAGES:
-            passages.setdefault(pair.positive, pair.document)
-    number_of = {text: number for number, text in enumerate(passages)}
-    judged = {(queries[pair.anchor], number_of[pair.positive]): 1 for pair in asked if pair.positive in number_of}
-    documents = ({"_id": f"d{n}", "text": text, "document": passages[text]} for text, n in number_of.items())
-    asking = ({"_id": f"q{number}", "text": text} for text, number in queries.items())
+    for pair in [*asked, *(pair for pair in others if pair.anchor not in queries)]:
+        passages.setdefault(pair.positive, pair.document)
+    names = {text: f"d{number}" for number, text in enumerate([*passages][:PASSAGES])}
+    judged = dict.fromkeys((queries[one.anchor], names[one.positive]) for one in asked if one.positive in names)
     return {
-        beir.CORPUS: [json.dumps(one, ensure_ascii=False) for one in documents],
-        beir.QUERIES: [json.dumps(one, ensure_ascii=False) for one in asking],
-        "qrels/test.tsv": ["query-id\tcorpus-id\tscore", *(f"q{query}\td{passage}\t1" for query, passage in judged)],
+        beir.CORPUS: lines_of({"_id": name, "text": text, "document": passages[text]} for text, name in names.items()),
+        beir.QUERIES: lines_of({"_id": name, "text": text} for text, name in queries.items()),
+        "qrels/test.tsv": ["query-id\tcorpus-id\tscore", *(f"{query}\t{passage}\t1" for query, passage in judged)],
     }
+
+
+def lines_of(rows: Iterable[dict[str, str]]) -> list[str]:
+    """Return rows as lines of JSON."""
+    return [json.dumps(row, ensure_ascii=False) for row in rows]
 
 
 def make(config: PairsConfig, out: Path) -> Result:
@@ -224,30 +221,26 @@ def make(config: PairsConfig, out: Path) -> Result:
     kept, asked, counts = draw(config)
     first = config.kinds[0]
     if not kept[first]:
-        cure = "choose others, such as kinds=[neighbour], which needs no titles"
+        cure = "choose others: a title or a heading must be one in the corpus, neighbours need longer documents"
         raise InputError(f"corpus {config.corpus.name} gives no pairs of kind {first}; {cure}", "kinds", config.kinds)
     if not asked:
         cure = how_to_set(min(0.5, 5 * config.validation_share))
         problem = f"none of {pluralize(counts['held out'], 'held-out document')} gives a query; {cure}"
         raise InputError(problem, "validation_share", config.validation_share)
-    rows = [asdict(pair) for pairs in kept.values() for pair in pairs]
-    rows = [rows[place] for place in counter_rng.permutation(counter_rng.key(config.seed, "pairs", "rows"), len(rows))]
-    files = {f"{FOLDER}/{name}": lines for name, lines in retrieval_set(asked, kept[first]).items()}
-    files["pairs.jsonl"] = [json.dumps(row, ensure_ascii=False) for row in rows]
-    for name, lines in files.items():
+    every = [pair._asdict() for pairs in kept.values() for pair in pairs]
+    rows = shuffle(every, counter_rng.key(config.seed, "pairs", "rows"))
+    found = retrieval_set(asked, kept[first])
+    for name, lines in {"pairs.jsonl": lines_of(rows), **{f"{FOLDER}/{name}": found[name] for name in found}}.items():
         (out / name).parent.mkdir(parents=True, exist_ok=True)
         (out / name).write_text("\n".join(lines) + "\n", encoding="utf-8")
     pq.write_table(pa.Table.from_pylist(rows), out / "pairs.parquet")
-    sizes = {name: len(files[f"{FOLDER}/{name}"]) for name in (beir.QUERIES, beir.CORPUS)}
-    listed = ", ".join(f"{len(pairs):,} {kind}" for kind, pairs in kept.items())
+    sums = {kind: len(pairs) for kind, pairs in kept.items()}
+    sizes = {name: len(found[name]) for name in (beir.QUERIES, beir.CORPUS)}
     return Result(
-        summary=f"pairs {listed} of {pluralize(counts['to train on'], 'document')}; {sizes[beir.QUERIES]:,} held-out "
-        f"queries among {sizes[beir.CORPUS]:,} passages",
-        figures={
-            "documents": dict(counts),
-            "pairs": {kind: len(pairs) for kind, pairs in kept.items()},
-            "retrieval": sizes,
-        },
+        summary=f"pairs {', '.join(f'{number:,} {kind}' for kind, number in sums.items())} of "
+        f"{pluralize(counts['to train on'], 'document')}; {sizes[beir.QUERIES]:,} held-out queries among "
+        f"{sizes[beir.CORPUS]:,} passages",
+        figures={"documents": dict(counts), "pairs": sums, "retrieval": sizes},
     )
 
 

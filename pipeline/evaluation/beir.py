@@ -76,13 +76,12 @@ def texts(path: Path) -> dict[str, str]:
     for number, line in lines_of(path):
         try:
             row: Any = strict_json.parse(line)
-            name, title, text = str(row["_id"]), row.get("title") or "", row["text"]
-            found_before = name in found
-            found[name] = "".join((title, " ", text)).strip()  # others than texts are a TypeError
+            if (name := str(row["_id"])) in found:
+                raise ValueError(f"a second {name!r}")
+            found[name] = "".join((row.get("title") or "", " ", row["text"])).strip()  # others are a TypeError
         except (ValueError, TypeError, KeyError, AttributeError) as error:
-            raise InputError(f"not an object with _id and text ({error})", path=path, line=number) from error
-        if found_before:
-            raise InputError(f"a second _id {name!r}", path=path, line=number)
+            problem = f"must be an object with an _id of its own, and text ({error})"
+            raise InputError(problem, path=path, line=number) from error
     if not found:
         raise InputError("has no objects", path=path)
     return found

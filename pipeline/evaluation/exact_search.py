@@ -5,7 +5,6 @@ Shapes: Q queries, D documents, W width of a vector, K best.
 
 import re
 from collections.abc import Callable, Iterator
-from typing import Protocol
 
 import numpy as np
 
@@ -24,16 +23,6 @@ UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\U0
 _PARTS = re.compile(f"[{UNSPACED}]+|[^{UNSPACED}]+")
 
 
-class System(Protocol):
-    """A way to compare texts."""
-
-    def scores(self, queries: list[str], documents: list[str]) -> Iterator[Block]:
-        """Yield the scores of all queries for all documents in blocks; -inf: not found."""
-
-    def similarities(self, first: list[str], second: list[str]) -> Vectors:
-        """Return the similarity of each pair `(N,)`."""
-
-
 class ByVectors:
     """Cosines of vectors, or dot products."""
 
@@ -50,7 +39,7 @@ class ByVectors:
         return unit
 
     def scores(self, queries: list[str], documents: list[str]) -> Iterator[Block]:
-        """Yield cosines; vectors of one block of documents are in memory at a time."""
+        """Yield the cosines of all queries and documents; vectors of one block of documents are in memory at a time."""
         asked = self.vectors_of(queries, self.roles[0])
         for start in range(0, len(documents), DOCUMENTS):
             block = self.vectors_of(documents[start : start + DOCUMENTS], self.roles[1])
@@ -86,7 +75,7 @@ class ByWords:
         return scores
 
     def scores(self, queries: list[str], documents: list[str]) -> Iterator[Block]:
-        """Yield the scores of documents that have a word of the query."""
+        """Yield the scores of all queries for all documents; -inf: no word in common."""
         of_query, some = self._index(documents), max(1, SCORES // max(len(documents), 1))
         for place in range(0, len(queries), some):
             yield slice(place, place + some), 0, np.stack([of_query(text) for text in queries[place : place + some]])
@@ -115,6 +104,9 @@ def words(text: str) -> list[str]:
                 paired = re.match(f"[{UNSPACED}]", part) and len(part) > 1
                 found += [part[at : at + 2] for at in range(len(part) - 1)] if paired else [part]
     return found
+
+
+System = ByVectors | ByWords  # ways to compare texts
 
 
 def nearest(

@@ -31,9 +31,11 @@ from pipeline.storage import strict_json
 from pipeline.storage.atomic import write_text
 from pipeline.tokenization.coverage import Coverage
 
-MODEL, BEFORE, RANDOM, BAG, BM25 = "model", "before", "random", "bag", "bm25"
-TITLES = {MODEL: "this model", BEFORE: "before", RANDOM: "random initialisation", BAG: "mean of its token vectors"}
-TITLES |= {BM25: "BM25"}
+MODEL, RANDOM = "model", "random"
+TITLES = {MODEL: "this model", "before": "before", RANDOM: "random initialisation"}
+TITLES |= {"bag": "mean of its token vectors", "bm25": "BM25"}
+
+OWN = "without the document of its own id, as in BEIR"
 
 Comparison = Callable[[exact_search.System, str], "Compared"]
 
@@ -137,9 +139,9 @@ def systems(config: EvaluateConfig) -> dict[str, Callable[[], tuple[exact_search
 
     by_words = exact_search.ByWords()  # a missing library is said at once
     models = {MODEL: partial(of_vectors, config.pretrained)}
-    models |= {BEFORE: partial(of_vectors, config.before)} if config.before is not None else {}
+    models |= {"before": partial(of_vectors, config.before)} if config.before is not None else {}
     models |= {RANDOM: partial(of_vectors, config.pretrained, config.seeds[0])} if config.baseline else {}
-    return {**models, BAG: bag, BM25: lambda: (by_words, Coverage())}
+    return {**models, "bag": bag, "bm25": lambda: (by_words, Coverage())}
 
 
 def retrieval(config: EvaluateConfig) -> tuple[Comparison, dict[str, int], list[str], list[str]]:
@@ -177,12 +179,15 @@ def retrieval(config: EvaluateConfig) -> tuple[Comparison, dict[str, int], list[
         table = {metric: np.array([one[metric] for one in values]) for metric in values[0]}
         return Compared(lambda rows: {name: float(each[rows].mean()) for name, each in table.items()}, ties, [runs])
 
-    remarks = [f"{pluralize(found.unjudged, 'query')} without judgement left out"] if found.unjudged else []
-    remarks += [f"{found.unknown:,} judged documents are not there"] if found.unknown else []
-    lost = sum(max(one.values()) <= 0 for one in found.judged.values())
-    remarks += [f"{pluralize(lost, 'query')} without a right document"] if lost else []
-    same = sum(name in found.documents and name not in found.judged[name] for name in found.queries)
-    remarks += [f"{pluralize(same, 'query')} without the document of its own id, as in BEIR"] if same else []
+    counts = [
+        (found.unjudged, "query", "without judgement left out"),
+        (found.unknown, "judged document", "not there"),
+        (sum(max(one.values()) <= 0 for one in found.judged.values()), "query", "without a right document"),
+        (sum(each in found.documents and each not in some for each, some in found.judged.items()), "query", OWN),
+        ([*found.queries.values()].count(""), "query", "without text"),
+        ([*found.documents.values()].count(""), "document", "without text"),
+    ]
+    remarks = [f"{pluralize(count, noun)} {what}" for count, noun, what in counts if count]
     return compare, {"dev": len(found.queries), "documents": len(found.documents)}, remarks, []
 
 
@@ -201,21 +206,19 @@ def similarity(config: EvaluateConfig) -> tuple[Comparison, dict[str, int], list
 
     faults = [f"{pluralize(len(malformed), 'malformed row')} skipped, {malformed[0]}"] if malformed else []
     faults += ["all scores are equal, so that nothing correlates with them"] if len({*labels.tolist()}) < 2 else []
+    empty = sum(not text.strip() for text in [*first, *second])
+    faults += [f"{pluralize(empty, 'text')} empty"] if empty else []
     return compare, {"dev": len(rows)}, faults, malformed
 
 
 def describe(found: SystemScore, pretrained: str, coverage: Coverage) -> str:
     """Return one line: the score, those of the other systems, and the model."""
     low, high = found.interval
-    of = "queries" if "documents" in found.rows else "pairs"
-    among = f" among {found.rows['documents']:,} documents" if "documents" in found.rows else ""
-    others = (
-        f"{name} {one['scores'][found.metric]:.3f}" for name, one in found.systems.items() if name != TITLES[MODEL]
-    )
-    ties = found.systems[TITLES[MODEL]]["ties"]
-    remarks = [f"{pluralize(ties, 'query')} with a tie at the cut"] if ties else []
+    of = f"queries among {found.rows['documents']:,} documents" if "documents" in found.rows else "pairs"
+    (_, own), *others = found.systems.items()
+    listed = ", ".join(f"{name} {one['scores'][found.metric]:.3f}" for name, one in others)
+    remarks = [f"{pluralize(own['ties'], 'query')} with a tie at the cut"] if own["ties"] else []
     return (
-        f"{found.title} {found.metric} {found.score:.3f} [{low:.3f}, {high:.3f}] of {found.rows['dev']:,} {of}{among} "
-        f"({', '.join(others)}) of {pretrained}{''.join(f', {one}' for one in [*remarks, *found.remarks])}; "
-        f"{coverage.line}"
+        f"{found.title} {found.metric} {found.score:.3f} [{low:.3f}, {high:.3f}] of {found.rows['dev']:,} {of} "
+        f"({listed}) of {pretrained}{''.join(f', {one}' for one in [*remarks, *found.remarks])}; {coverage.line}"
     )

@@ -10,7 +10,7 @@ from pipeline.text import book_text, epub
 
 SUFFIXES = (".txt", ".md", ".epub")
 HEADER = 2**14  # characters in which a title is looked for
-_TITLE = re.compile(r"^(?:# |Title: *+)(\S.*)", re.MULTILINE)  # of Markdown, of Project Gutenberg
+_TITLE = re.compile(r"^(?:# (?!Title:)|(?:# )?Title: *+)(\S.*)", re.MULTILINE)  # of Markdown, Project Gutenberg
 
 
 class Reader(archives.ArchiveFiles):

@@ -45,7 +45,7 @@ STAGES = {stage.name: stage for stage in _ALL}  # of a run
 
 # Stages outside of runs, with a folder and a manifest of the same form.
 _OTHERS = (
-    Stage("pairs", 1, "pipeline.config:PairsConfig", "pipeline.pairs", ONE),
+    Stage("pairs", 2, "pipeline.config:PairsConfig", "pipeline.pairs", ONE),
     Stage("submit", 1, "pipeline.config:SubmitConfig", "pipeline.submit"),
 )
 OTHERS = {stage.name: stage for stage in _OTHERS}

@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 from pyarrow import parquet as pq
 
-from pipeline import pairs
+from pipeline import pairs, readers
 from pipeline.config import CorpusConfig, PairsConfig
 from pipeline.errors import ConfigError, InputError
 from pipeline.evaluation import beir, examples
@@ -122,6 +122,18 @@ def test_removed_documents_give_no_pairs(tmp_path, model_folder):
     stage.run("pairs", config_of(tmp_path, model_folder, remove=str(tmp_path / "gone")), pairs.make)
     anchors = {row["anchor"] for row in rows_of(tmp_path)}
     assert not anchors & {"Title a", "Title b"}
+
+
+def test_the_first_passage_may_be_below_a_heading(model_folder):
+    passages, text = Passages(WordPiece.load(model_folder), 24), f"History\n{5 * SENTENCE}"
+    first, second, *_ = pairs.pairs_of(readers.Document("x", text, title="Bed"), text, "en", passages, 3)
+    assert (first.anchor, first.kind, second.anchor) == ("Bed", "title", "Bed: History")
+    assert first.positive == second.positive
+
+
+def test_passages_are_whole_lines_where_a_line_is_a_sentence(model_folder):
+    passages, line = Passages(WordPiece.load(model_folder), 24), "A bed fe. A cab fe."
+    assert passages.of([line, line], "en", by_lines=True) == [line, line] != passages.of([line, line], "en")
 
 
 @pytest.mark.parametrize(("settings", "key"), [({"validation_share": 1e-9}, "validation_share"), ({}, "kinds")])

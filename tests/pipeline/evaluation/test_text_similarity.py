@@ -107,7 +107,7 @@ def test_an_interrupted_evaluation_searches_only_with_the_systems_that_have_not(
 
 
 def test_equal_scores_are_in_descending_order_of_ids_and_those_at_the_cut_are_counted(tmp_path, model_folder):
-    documents = {f"d{number:02}": "a b c" for number in range(15)} | {"e": "h g"}
+    documents = {f"d{number:02}": "a b c" for number in range(15)} | {"e": "h g", "f": " "}
     judged = [("q", "d14", 1), ("q", "d00", 1), ("d03", "d05", 1), ("d11", "d11", 1)]
     write_set(tmp_path / "data", documents, {"q": "a b", "d03": "a b c", "d11": "a b"}, judged)
     config = config_of(tmp_path, model_folder, baseline=False)
@@ -118,6 +118,7 @@ def test_equal_scores_are_in_descending_order_of_ids_and_those_at_the_cut_are_co
     assert "d11" in run["d11"]  # but where ids are numbers of both
     results = json.loads((tmp_path / "out" / "results.json").read_text())
     assert results["systems"]["BM25"]["ties"] == 3
+    assert "1 document without text" in results["remarks"]
     assert results["systems"]["BM25"]["scores"]["recall@10"] == pytest.approx((0.5 + 1 + 1) / 3)
 
 

@@ -318,6 +318,7 @@ WORDS = "\nA line of the text that follows.\n"
     [
         ("wikiextractor", "wiki_00", f'<doc id="1" title="A &amp; B">\nA & B\n{WORDS}</doc>\n', "A & B"),
         ("books", "a.md", f"# Under the Sea\n{WORDS}", "Under the Sea"),
+        ("books", "a.md", f"# Title: Under the Sea\n\n## Author: A\n{WORDS}", "Under the Sea"),
         ("books", "a.txt", f"Title: Under the Sea\n{WORDS}", "Under the Sea"),
         ("books", "a.txt", WORDS, ""),
         ("jsonl", "a.jsonl", '{"text": "A line.", "title": "Under the Sea"}\n', "Under the Sea"),
