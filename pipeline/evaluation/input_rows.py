@@ -17,7 +17,7 @@ from unicodedata import normalize
 
 from pipeline.common.schema import check
 from pipeline.common.tables import read_table
-from pipeline.config import EmbedConfig, EvaluateConfig, PredictConfig
+from pipeline.config import EmbedConfig, PredictConfig
 from pipeline.console import terminal
 from pipeline.console.formatting import pluralize
 from pipeline.errors import InputError, readable
@@ -105,7 +105,7 @@ def _rows(config: PredictConfig | EmbedConfig) -> Iterator[Row]:
                 yield Row(number, f"{place}, line {number}", text)
 
 
-def longest_of(config: PredictConfig | EmbedConfig | EvaluateConfig, positions: int, own: int | None = None) -> int:
+def longest_of(config: PredictConfig | EmbedConfig, positions: int, own: int | None = None) -> int:
     """Return how many tokens of a row are read: as set, or as a setting of the folder says, or as it has learnt.
 
     Raises:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.config import EmbedConfig, EvaluateConfig
+from pipeline.config import EmbedConfig
 from pipeline.evaluation.input_rows import longest_of
 from pipeline.tokenization.wordpiece import WordPiece
 
@@ -19,7 +19,7 @@ Vectors = npt.NDArray[np.float32]  # (N, W)
 class SentenceEncoder:
     """A model that turns texts into vectors; with a seed, its network with random weights."""
 
-    def __init__(self, config: EmbedConfig | EvaluateConfig, seed: int | None = None):
+    def __init__(self, config: EmbedConfig, seed: int | None = None):
         """Open the model.
 
         Raises:
@@ -34,21 +34,19 @@ class SentenceEncoder:
         from model.finetuning.quantized import QuantizedModel
         from model.huggingface import bert_format, sentence_model
 
-        folder, ours = config.pretrained, isinstance(config, EmbedConfig)
-        pooling = config.pooling if ours else None
-        layers, mix, truncation = (config.layers, config.mix, config.truncation) if ours else ([-1], "mean", "head")
-        self.own = sentence_model.pooling_of(Path(folder)) if pooling is None else None
-        self.int8 = QuantizedModel(folder) if isinstance(config, EmbedConfig) and config.quantize else None
-        kind = self.own.kind if self.own else pooling or "mean"
+        folder = config.pretrained
+        self.own = sentence_model.pooling_of(Path(folder)) if config.pooling is None else None
+        self.int8 = QuantizedModel(folder) if config.quantize else None
+        kind = self.own.kind if self.own else config.pooling or "mean"
         self.pooling = None if self.own else kind  # None: the folder's modules
         if self.int8:  # the weights are in the graph
             size = bert_format.read_sizes(folder)
             width = size.hidden
         else:
-            self.embedder = Embedder(folder, layers, mix, kind, seed)
+            self.embedder = Embedder(folder, config.layers, config.mix, kind, seed)
             size, width = self.embedder.size, self.embedder.width
         longest = longest_of(config, size.positions, self.own.longest if self.own else None)
-        self.wordpiece, self.framing = WordPiece.load(folder), TruncationConfig(longest, truncation)
+        self.wordpiece, self.framing = WordPiece.load(folder), TruncationConfig(longest, config.truncation)
         self.width = self.own.after(torch.zeros(1, width)).shape[1] if self.own else width
         self.similarity = self.own.similarity if self.own else "cosine"
 

@@ -8,7 +8,7 @@ Shapes: N queries or pairs.
 
 import json
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ import numpy as np
 
 from pipeline.common import counter_rng
 from pipeline.common.counter_rng import Floats, Ints
-from pipeline.config import RETRIEVAL, SIMILARITY, EvaluateConfig
+from pipeline.config import RETRIEVAL, SIMILARITY, EmbedConfig, EvaluateConfig
 from pipeline.console.bars import Bar
 from pipeline.console.formatting import pluralize
 from pipeline.errors import ConfigError
@@ -121,8 +121,11 @@ def systems(config: EvaluateConfig) -> dict[str, Callable[[], tuple[exact_search
     """
     from model.huggingface import sentence_model
 
+    def open_model(folder: str, seed: int | None = None) -> "SentenceEncoder":
+        return SentenceEncoder(EmbedConfig(pretrained=folder, out=".npy", sequence_length=config.sequence_length), seed)
+
     def of_vectors(pretrained: str, seed: int | None = None) -> tuple[exact_search.System, Coverage]:
-        encoder = SentenceEncoder(replace(config, pretrained=pretrained), seed)
+        encoder = open_model(pretrained, seed)
         if encoder.similarity not in ("cosine", "dot"):
             problem = f"compares vectors by {encoder.similarity}; set similarity_fn_name to cosine or dot in"
             raise ConfigError(f"{problem} {sentence_model.MODEL}", "pretrained", pretrained)
@@ -134,7 +137,7 @@ def systems(config: EvaluateConfig) -> dict[str, Callable[[], tuple[exact_search
         return exact_search.ByVectors(encode, roles, encoder.similarity == "dot"), encoder.wordpiece.coverage
 
     def bag() -> tuple[exact_search.System, Coverage]:
-        encoder = SentenceEncoder(config)
+        encoder = open_model(config.pretrained)
         return exact_search.ByVectors(lambda texts, _: encoder.bag(encoder.samples(texts))), Coverage()
 
     by_words = exact_search.ByWords()  # a missing library is said at once
