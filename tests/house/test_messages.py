@@ -5,10 +5,12 @@
 
 import functools
 import importlib
+import os
 import re
 import shlex
 import sys
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
@@ -110,7 +112,7 @@ def ended(name, words):
     main = importlib.import_module(f"pipeline.{name}").main
     if name == "train":  # its main ends the process
         main = functools.partial(entry_point.run, name, TrainConfig, print)
-    with pytest.raises(SystemExit) as found:
+    with pytest.raises(SystemExit) as found, patch.dict(os.environ):  # a run sets some
         main()
     return found.value
 

@@ -126,7 +126,7 @@ def test_a_resumed_training_takes_its_remaining_steps(tmp_path):
 
 def test_a_corpus_without_its_path_is_refused_before_work_begins(tmp_path):
     config = composed("+corpus=text", f"workdir={tmp_path}")
-    with pytest.raises(ConfigError, match=r"corpus\.path: is required for corpus text; name"):
+    with pytest.raises(ConfigError, match=r"corpus\.path: is required for corpus text; add corpus\.path=PATH"):
         estimates.estimate_stages(config, graph.plan_graph(config))
 
 
