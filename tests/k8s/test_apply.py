@@ -74,9 +74,11 @@ def asked(small, job):
 
 
 def test_only_jobs_of_the_templates_are_taken(control, root, tmp_path):
-    control.namespace("bert")
-    small = Small(control, "bert", tmp_path, lambda job: None)
+    control.namespace("apply-admission")
+    small = Small(control, "apply-admission", tmp_path, lambda job: None)
     folder = extended(root, tmp_path, "store", "admission", "rdma")
+    policy = tmp_path / "k8s" / "components" / "admission" / "policy.yaml"
+    policy.write_text(policy.read_text().replace("metadata.name: bert}", "metadata.name: apply-admission}"))
     said = small.kubectl("apply", "--validate=strict", "-k", str(folder), "-l", "app.kubernetes.io/component!=driver")
     assert "rror" not in said, said
     made = {job["metadata"]["name"]: job for job in World(kustomize(folder)).made}
