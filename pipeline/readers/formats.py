@@ -18,7 +18,7 @@ TABLE = "is a table of numbered rows, as of words and their counts; use corpus=t
 _LOOKED_AT, _NEARLY = 20, 0.9  # lines at least, and which share of them tells
 _HEAD = 1 << 14  # characters in which marks are counted
 # Marks of a format at a word: <p>, (NP, \\v, *MOT:, word/NN. Texts in 400 languages have them at 13 % of words at most.
-_MARK = re.compile(r"(?<!\S)(?:[<\\(\[{@%#~&$*|/]++|[^\W_]++[_/|=<>{}\\]++)(?=\w)")
+_MARK = re.compile(r"(?:[<\\(\[{@%#~&$*|/]++|[^\W_]++[_/|=<>{}\\]++)(?=\w)")
 MARKED = "texts with marks of a format at many words or lines, such as <p>, word/NN or \\v; take these out first"
 
 
@@ -76,10 +76,12 @@ def is_table(head: str) -> bool:
 
 def is_marked(text: str) -> bool:
     """Return whether, at its beginning, a fourth of the words or half of the lines have marks of a format."""
-    head = text[:_HEAD]
-    lines = [line.strip() for line in head.split("\n") if line.strip()]
-    begun, words = sum(1 for line in lines if _MARK.match(line)), len(head.split())
-    return words >= _LOOKED_AT and (4 * len(_MARK.findall(head)) > words or 2 * begun > len(lines))
+    words = text[:_HEAD].split()
+    if len(words) < _LOOKED_AT:
+        return False
+    lines = [line.strip() for line in text[:_HEAD].split("\n") if line.strip()]
+    marked = sum(1 for word in words if not word.isalnum() and _MARK.match(word))
+    return 4 * marked > len(words) or 2 * sum(1 for line in lines if _MARK.match(line)) > len(lines)
 
 
 def numbers(head: str) -> str | None:

@@ -68,7 +68,7 @@ TORN = 4
 TORN_LINE = 1  # of a line in a file of UTF-8, where a legacy encoding is unlikely
 
 # One Cyrillic encoding read as another: capitals are small letters, and small ones capitals.
-_SWAPPED, _CAPITALS = re.compile(r"\b[а-яё][А-ЯЁ]+\b"), "АБВГДЕЖЗИЙКЛМНОПРСТУФХЦЧШЩЪЫЬЭЮЯ"
+_SWAPPED, _CAPITALS = re.compile(r"[а-яё](?<=\b.)[А-ЯЁ]+\b"), "АБВГДЕЖЗИЙКЛМНОПРСТУФХЦЧШЩЪЫЬЭЮЯ"
 SWAPPED = "in another Cyrillic encoding than stated, as KOI8-R instead of windows-1251; correct corpus.encoding"
 
 _DECLARED = re.compile(
@@ -260,8 +260,9 @@ def fault(raw: bytes, text: str, guessed: str | None = None) -> str | None:
 def is_swapped(text: str) -> bool:
     """Return whether most letters are capitals, and those that begin a word are not: of Cyrillic read wrongly."""
     head = text[:SAMPLE]
-    capitals = not head.isascii() and sum(map(head.count, _CAPITALS)) > sum(map(head.count, _CAPITALS.lower()))
-    return capitals and len(_SWAPPED.findall(head)) > 1
+    if head.isascii() or len(_SWAPPED.findall(head)) < 2:  # nearly all: letters are counted in the others alone
+        return False
+    return sum(map(head.count, _CAPITALS)) > sum(map(head.count, _CAPITALS.lower()))
 
 
 def _of_another_script(raw: bytes) -> bool:

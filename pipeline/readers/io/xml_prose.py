@@ -53,10 +53,10 @@ def unknown_entities(raw: bytes) -> set[str]:
     return {name for name in map(bytes.decode, named) if name not in _ENTITIES}
 
 
-def parse(raw: bytes, room: budget.Budget, encoding: str | None = None) -> Element:
+def parse(raw: bytes, room: budget.Budget, unknown: set[str], encoding: str | None = None) -> Element:
     """Parse a document, whose entities may be those of HTML; its `encoding` is what it declares.
 
-    Unknown entities become U+FFFD.
+    `unknown` entities become U+FFFD.
 
     Raises:
         xml.etree.ElementTree.ParseError: it is not well-formed.
@@ -64,7 +64,8 @@ def parse(raw: bytes, room: budget.Budget, encoding: str | None = None) -> Eleme
     """
     room.take(budget.parsed_size(raw, budget.PIECES))
     parser: XMLParser[Any] = XMLParser(encoding=encoding)
-    parser.entity.update(dict.fromkeys(unknown_entities(raw), "\ufffd") | _ENTITIES)
+    parser.entity.update(_ENTITIES)
+    parser.entity.update(dict.fromkeys(unknown, "\ufffd"))
     parser.feed(raw.lstrip(b" \t\r\n"))
     root: Element = parser.close()
     return root
@@ -93,13 +94,15 @@ class XmlFiles(archives.ArchiveFiles):
                 log.reject(why, name, offer_skip=False)
 
     def _root(self, name: str, raw: bytes, log: ReadLog) -> Element:
-        log.notes.update(["files with entities of a DTD elsewhere, read as \ufffd"] * bool(unknown_entities(raw)))
+        unknown = unknown_entities(raw)
+        log.notes.update(["files with entities of a DTD elsewhere, read as \ufffd"] * bool(unknown))
         try:
-            return parse(raw, self._budget(name))
+            return parse(raw, self._budget(name), unknown)
         except MALFORMED:
             text = encodings.decode_page(raw, self.corpus.language, self.corpus.encoding).removeprefix("\ufeff")
             with contextlib.suppress(*MALFORMED):
-                root = parse(text.encode(), self._budget(name), "utf-8")
+                raw = text.encode()
+                root = parse(raw, self._budget(name), unknown_entities(raw), "utf-8")
                 log.notes["files of XML in another encoding than they declare, or in one that the parser lacks"] += 1
                 return root
             raise
