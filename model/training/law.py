@@ -3,10 +3,9 @@
 Its coefficients are in `law.yaml`, which `python -m benchmarks.records.law` writes; PyTorch is not imported.
 """
 
-import bisect
 import functools
 import hashlib
-import itertools
+import heapq
 import lzma
 import math
 from dataclasses import dataclass
@@ -51,36 +50,26 @@ class Sample:
     """Pieces of a text's documents, those of the least hashes, about `SAMPLE` bytes: their order does not count."""
 
     def __init__(self) -> None:
-        self._pieces: list[tuple[bytes, bytes]] = []  # with their hashes
+        self._pieces: list[tuple[int, bytes]] = []  # a heap: of the greatest hash first
         self._size = 0
-        self._below: bytes | None = None  # the hash from which on no piece is among the least
 
     def add(self, text: str) -> None:
         """Add a document."""
         data = text.encode(errors="replace")
         for start in range(0, len(data), PIECE):
             piece = data[start : start + PIECE]
-            key = hashlib.blake2b(piece, digest_size=8).digest()
-            if self._below is None or key < self._below:
-                self._pieces.append((key, piece))
-                self._size += len(piece)
-            if self._size > 2 * SAMPLE:
-                self._keep_least()
-
-    def _keep_least(self) -> None:
-        self._pieces.sort()
-        sizes = list(itertools.accumulate(len(piece) for _, piece in self._pieces))
-        del self._pieces[bisect.bisect_left(sizes, SAMPLE) + 1 :]
-        self._size = sizes[len(self._pieces) - 1]
-        self._below = self._pieces[-1][0]
+            key = int.from_bytes(hashlib.blake2b(piece, digest_size=8).digest())
+            heapq.heappush(self._pieces, (-key, piece))
+            self._size += len(piece)
+            while self._size - len(self._pieces[0][1]) >= SAMPLE:
+                self._size -= len(heapq.heappop(self._pieces)[1])
 
     def density(self) -> float:
         """Return the bits that a general compressor leaves of a byte of text without white space.
 
         A letter of two bytes says no more than one of one: so scripts, and in part languages, compare.
         """
-        self._keep_least()
-        text = b"\n".join(piece for _, piece in self._pieces)
+        text = b"\n".join(piece for _, piece in sorted(self._pieces, reverse=True))
         return 8 * len(lzma.compress(text)) / len(b"".join(text.split()))
 
 
