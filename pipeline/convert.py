@@ -322,11 +322,11 @@ def untrained_on_pairs(place: str) -> set[str]:
     train = next((one for one in provenance.histories(place) if one.stage == "train"), None)
     if train is None or train.config.get("objective", {}).get("next_sentence", True):
         return set()
-    start = train.config.get("start")
+    start, judges = train.config.get("start"), {"next_sentence", "pooler"}
     if start is None or not Path(start).exists():
-        return {"next_sentence", "pooler"}
+        return judges
     if initial_weights.is_foreign(start):
-        return {"next_sentence", "pooler"} & {*bert_format.initialised_parts(bert_format.load(start)[2])}
+        return judges & {*bert_format.initialised_parts(bert_format.load(start)[2])}
     return untrained_on_pairs(start)
 
 

@@ -69,8 +69,8 @@ class LowestKeys:
         """Yield the pairs in the order of their keys, `most` of an anchor, without those of some documents."""
         found = Counter[str]()
         for *_, document, pair in sorted(self._heap, reverse=True):
-            found[pair.anchor] += document not in gone
-            if document not in gone and found[pair.anchor] <= most:
+            if document not in gone and found[pair.anchor] < most:
+                found[pair.anchor] += 1
                 yield pair
 
 

@@ -85,7 +85,8 @@ def validate(config: DictConfig, schema: type[Config]) -> Config:
     if issubclass(schema, StageConfig):
         schema.complete(config)
     for group in map(str, config):
-        check(not choices(group) or not OmegaConf.is_missing(config, group), to_choose(group), group)
+        if OmegaConf.is_missing(config, group) and choices(group):
+            raise ConfigError(to_choose(group), group)
     missing = sorted(OmegaConf.missing_keys(config))
     if missing:
         also = f", as {', '.join(missing[1:])}" if missing[1:] else ""
@@ -186,8 +187,10 @@ def explain(error: Exception) -> UserError:
             return ConfigError("must be one text", full, many[1])
     if "Cannot merge DictConfig with ListConfig" in text:
         return ConfigError(f"must be {'a list' if 'reference_type=List' in text else 'keys with values'}", full)
-    if gone := NOT_THERE.search(text) or NOT_CHOSEN.match(text):
-        return ConfigError(to_choose(gone[1]) if gone.re is NOT_CHOSEN else f"no such key; {ALL_KEYS}", gone[1])
+    if gone := NOT_THERE.search(text):
+        return ConfigError(f"no such key; {ALL_KEYS}", gone[1])
+    if open_group := NOT_CHOSEN.match(text):
+        return ConfigError(to_choose(open_group[1]), open_group[1])
     if twice := TWICE.search(text):
         return ConfigError(f"another {twice[1]} is chosen too; leave one of them out", twice[1], twice[2])
     if isinstance(error, MissingConfigException) and (lost := NO_CHOICE.search(text)):

@@ -33,8 +33,10 @@ class ByVectors:
     def vectors_of(self, texts: list[str], role: tuple[str, ...]) -> Vectors:
         """Return vectors `(N, W)`, of length 1 unless their dot products are compared."""
         found = self.encode(texts, role)
+        if self.dot:
+            return found
         unit: Vectors = found / np.maximum(np.linalg.norm(found, axis=1, keepdims=True), 1e-12)
-        return found if self.dot else unit
+        return unit
 
     def scores(self, queries: list[str], documents: list[str]) -> Iterator[Block]:
         """Yield the cosines of all queries and documents; vectors of one block of documents are in memory at a time."""

@@ -31,10 +31,9 @@ from pipeline.storage import strict_json
 from pipeline.storage.atomic import write_text
 from pipeline.tokenization.coverage import Coverage
 
-MODEL, RANDOM = "model", "random"
-TITLES = {MODEL: "this model", "before": "before", RANDOM: "random initialisation"}
-TITLES |= {"bag": "mean of its token vectors", "bm25": "BM25"}
-
+MODEL, BEFORE, RANDOM, BAG, BM25 = "model", "before", "random", "bag", "bm25"
+TITLES = {MODEL: "this model", BEFORE: "before", RANDOM: "random initialisation", BAG: "mean of its token vectors"}
+TITLES |= {BM25: "BM25"}
 OWN = "without the document of its own id, as in BEIR"
 
 Comparison = Callable[[exact_search.System, str], "Compared"]
@@ -142,9 +141,9 @@ def systems(config: EvaluateConfig) -> dict[str, Callable[[], tuple[exact_search
 
     by_words = exact_search.ByWords()  # a missing library is said at once
     models = {MODEL: partial(of_vectors, config.pretrained)}
-    models |= {"before": partial(of_vectors, config.before)} if config.before is not None else {}
+    models |= {BEFORE: partial(of_vectors, config.before)} if config.before is not None else {}
     models |= {RANDOM: partial(of_vectors, config.pretrained, config.seeds[0])} if config.baseline else {}
-    return {**models, "bag": bag, "bm25": lambda: (by_words, Coverage())}
+    return {**models, BAG: bag, BM25: lambda: (by_words, Coverage())}
 
 
 def retrieval(config: EvaluateConfig) -> tuple[Comparison, dict[str, int], list[str], list[str]]:

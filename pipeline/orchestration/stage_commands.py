@@ -49,8 +49,8 @@ def run(words: Words) -> int:
 
 def local_options(ranks: int | None) -> Words:
     """Return the launcher's options for `ranks` ranks on this machine; None: one per GPU."""
-    # The default of the port is the same for every job.
-    return [*(["--num_accelerators", str(ranks)] if ranks else []), "--master_port", str(free_port())]
+    count = ["--num_accelerators", str(ranks)] if ranks else []
+    return [*count, "--master_port", str(free_port())]  # the default is the same for every job
 
 
 def launch_command(script: Path | str, options: Words) -> Words:

@@ -84,12 +84,14 @@ def warnings(runs: Runs) -> Iterator[str]:
             "the runs have different vocabularies: of held-out figures compare bits per byte alone; losses and "
             "accuracies are of other tokens"
         )
-    every = [[part for one in score_tables.scores_in(stages) for part in one.parts()] for stages in runs.values()]
-    sets = [
-        {(f"{one.title} {one.metric_title}", (one.rows.get("dev"), one.majority)) for one in some} for some in every
-    ]
-    found = {one[0] for some in sets for one in some for other in sets if one not in other and one[0] in dict(other)}
-    yield from (f"{title}: the runs have different dev sets" for title in sorted(found))
+    sets: dict[str, set[Any]] = {}  # of each title, those of a run
+    for stages in runs.values():
+        mine: dict[str, set[Any]] = {}
+        for part in (part for one in score_tables.scores_in(stages) for part in one.parts()):
+            mine.setdefault(f"{part.title} {part.metric_title}", set()).add((part.rows.get("dev"), part.majority))
+        for title, each in mine.items():
+            sets.setdefault(title, set()).add(frozenset(each))
+    yield from (f"{title}: the runs have different dev sets" for title in sorted(sets) if len(sets[title]) > 1)
     if len(texts) > 1:
         yield "the runs have different corpora, filters or shares: held-out figures are of other documents"
 

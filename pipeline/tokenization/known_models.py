@@ -115,9 +115,8 @@ def pickled_tables(path: Path) -> Iterator[Table]:
             if name.endswith(TABLES):
                 (_, kind, key, *_), first, shape, *_ = tensor
                 size, begin = ITEMS[kind], archive.getinfo(f"{root}data/{key}").header_offset  # never compressed
-                start = (
-                    begin + 30 + int(memory[begin + 26 : begin + 30].view("<u2").sum())
-                )  # name and more have a length
+                # The name and what follows it have their lengths at the end of the 30 bytes before.
+                start = begin + 30 + int(memory[begin + 26 : begin + 30].view("<u2").sum())
                 yield name, kind, memory[start + first * size : start + (first + math.prod(shape)) * size]
 
 

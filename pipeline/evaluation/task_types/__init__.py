@@ -111,12 +111,13 @@ def remarks_of(config: EvaluateConfig, train: Dataset, sets: Mapping[str, Datase
     found = [f"{pluralize(len(faults), 'malformed row')} skipped, {faults[0]}"] if faults else []
     chosen_by = {"train": train, "dev": sets["dev"]}
     rows = {"train": {*_contents(train.samples)}}
-    for name, part in sets.items():  # dev is the first
+    for name, part in sets.items():  # of which dev is the first
         contents = _contents(part.samples)
         for other, known in rows.items():
             if same := sum(content in known for content in contents):
                 found.append(f"{same:,} of {len(contents):,} {name} examples are in {other} too")
-        rows |= {} if "dev" in rows else {name: {*contents}}
+        if name == "dev":  # against which the others are held
+            rows["dev"] = {*contents}
     every = [part.samples for part in (train, *sets.values())]
     if empty := sum(int((samples.lengths() <= EMPTY).sum()) for samples in every):
         found.append(f"{empty:,} of {sum(map(len, every)):,} examples have no text")

@@ -24,7 +24,8 @@ from pipeline.text.encodings import Decoded
 BROKEN_TAR = (tarfile.TarError, EOFError, OSError, ValueError, TypeError, RecursionError)
 Contents = Iterator[tuple[str, bytes]]  # names and bytes of documents
 _HEADER = 2**20  # bytes of a long name or of attributes, which tarfile reads at once
-_HEADERS = (b"L", b"K", b"x", b"g", b"X")  # types of them, as of GNU, POSIX and Solaris
+_GNU = (tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK)
+_HEADERS = (*_GNU, tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE)
 
 
 class ArchiveFiles:
