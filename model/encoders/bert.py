@@ -71,11 +71,12 @@ class Layer(EncoderLayer):
         self.up = nn.Linear(config.hidden, config.feed_forward)
         self.down = Residual(config.feed_forward, config)
 
-    def attend(self, x: Tensor, seq_info: Sequences) -> Tensor:
-        """Return what attention mixes: `(T, H)` -> `(T, N, D)`."""
+    def attend(self, x: Tensor, seq_info: Sequences, queries: Tensor | None) -> Tensor:
+        """Return what attention mixes: `(T, H)` -> `(T, N, D)`, or `(K, N, D)` at the places `queries`."""
         dropout = self.attention_dropout if self.training else 0.0
-        q, k, v = self.qkv(x)
-        return attend(q, k, v, seq_info.cu_seqlens, seq_info.max_length, dropout, seq_info.backend, self.causal)
+        bounds, backend = (seq_info.cu_seqlens, seq_info.max_length), seq_info.backend
+        q, k, v = self.qkv(x, queries)
+        return attend(q, k, v, *bounds, dropout, backend, self.causal, queries=queries)
 
     def feed_forward_block(self, attn_out: Tensor, x: Tensor) -> Tensor:
         """Compute what follows the attention: two `(K, H)` tensors -> `(K, H)`."""

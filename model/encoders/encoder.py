@@ -41,7 +41,7 @@ class Sequences:
     position_ids: Tensor  # (T,) int64: 0 .. length-1 in each sequence
     cu_seqlens: Tensor  # (B+1,) int32: where each sequence starts, and T
     max_length: int  # upper limit
-    backend: str  # a name from `dispatch.resolve`, or `dispatch.EQUAL`
+    backend: str  # a name from `dispatch.resolve`
     multiple: int = 1  # of rows in a matrix product, padding included
     # Tensors that layers share and compute once per pass, by a key of theirs.
     shared: dict[object, tuple[Tensor, Tensor]] = field(default_factory=dict)
@@ -63,8 +63,8 @@ class EncoderLayer(nn.Module):
     def prepare(self, seq_info: Sequences) -> None:
         """Put into `seq_info.shared` what is made once for each pass, for all layers of a kind."""
 
-    def attend(self, x: Tensor, seq_info: Sequences) -> Tensor:
-        """Return what attention mixes: `(T, H)` -> `(T, N, D)`."""
+    def attend(self, x: Tensor, seq_info: Sequences, queries: Tensor | None) -> Tensor:
+        """Return what attention mixes: `(T, H)` -> `(T, N, D)`, or `(K, N, D)` at the places `queries`."""
         raise NotImplementedError
 
     def feed_forward_block(self, attn_out: Tensor, x: Tensor) -> Tensor:
@@ -76,9 +76,11 @@ class EncoderLayer(nn.Module):
 
         T includes padding, and K too gets it, up to `seq_info.multiple`.
         """
-        attn_out = self.attend(x, seq_info).flatten(1)
+        queries = keep if dispatch.BACKENDS[seq_info.backend].takes_queries else None
+        attn_out = self.attend(x, seq_info, queries).flatten(1)
         if keep is not None:
-            attn_out, x = (pad_rows(take_rows(rows, keep), seq_info.multiple) for rows in (attn_out, x))
+            attn_out = attn_out if queries is not None else take_rows(attn_out, keep)
+            attn_out, x = (pad_rows(rows, seq_info.multiple) for rows in (attn_out, take_rows(x, keep)))
         return self.feed_forward_block(attn_out, x)
 
     def compile_rest(self) -> None:
@@ -127,15 +129,14 @@ class Encoder(nn.Module):
         self._calls: list[Callable[..., Tensor]] = list(self.layers)
         self.norm = parts.norm(config)
 
-    def forward(self, batch: Packed, keep: Tensor | None = None, backend: str | None = None) -> Tensor:
+    def forward(self, batch: Packed, keep: Tensor | None = None) -> Tensor:
         """Return the hidden states of a batch, `(T, H)`, or `(K, H)` at the positions `keep`.
 
         `keep` `(K,)` holds distinct positions in any order; the last layer skips the others, which
         does not change the result. Rows that pad the result up to a multiple of `self.multiple`
-        follow. `backend` is a name from `dispatch.resolve`, or `dispatch.EQUAL`; None: the
-        configured one.
+        follow.
         """
-        x, seq_info = self._embedded(batch, self.multiple, backend)
+        x, seq_info = self._embedded(batch, self.multiple)
         for number, call in enumerate(self._calls, 1):
             wanted = keep if number == len(self._calls) else None
             if self.recompute and torch.is_grad_enabled():
@@ -156,13 +157,13 @@ class Encoder(nn.Module):
         found[-1] = self.norm(found[-1])
         return found
 
-    def _embedded(self, batch: Packed, multiple: int = 1, backend: str | None = None) -> tuple[Tensor, Sequences]:
+    def _embedded(self, batch: Packed, multiple: int = 1) -> tuple[Tensor, Sequences]:
         """Return the embeddings of a batch, padded, and what all layers know of its sequences."""
         input_ids, segment_ids, position_ids = (
             pad_rows(ids, multiple) for ids in (batch.input_ids, batch.segment_ids, batch.position_ids)
         )
         x: Tensor = self.embeddings(input_ids, segment_ids, position_ids)  # (T, H)
-        backend = backend or self.backend(x.device, x.dtype)
+        backend = self.backend(x.device, x.dtype)
         seq_info = Sequences(position_ids, batch.cu_seqlens, batch.max_length, backend, multiple)
         for layer in self.layers:
             layer.prepare(seq_info)  # type: ignore[operator]

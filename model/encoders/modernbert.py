@@ -77,12 +77,13 @@ class Layer(EncoderLayer):
         """Compute the angles of the pass, outside of what may be compiled."""
         rotation(seq_info, *self.table)
 
-    def attend(self, x: Tensor, seq_info: Sequences) -> Tensor:
-        """Return what attention mixes: `(T, H)` -> `(T, N, D)`."""
-        q, k, v = self.qkv(self.attention_norm(x))
+    def attend(self, x: Tensor, seq_info: Sequences, queries: Tensor | None) -> Tensor:
+        """Return what attention mixes: `(T, H)` -> `(T, N, D)`, or `(K, N, D)` at the places `queries`."""
+        q, k, v = self.qkv(self.attention_norm(x), queries)
         angles = rotation(seq_info, *self.table)
-        q, k, dropout = rotate(q, angles), rotate(k, angles), self.share if self.training else 0.0
-        return attend(q, k, v, seq_info.cu_seqlens, seq_info.max_length, dropout, seq_info.backend, window=self.window)
+        q, k, dropout = rotate(q, angles, queries), rotate(k, angles), self.share if self.training else 0.0
+        bounds, backend = (seq_info.cu_seqlens, seq_info.max_length), seq_info.backend
+        return attend(q, k, v, *bounds, dropout, backend, window=self.window, queries=queries)
 
     def feed_forward_block(self, attn_out: Tensor, x: Tensor) -> Tensor:
         """Compute what follows the attention: two `(K, H)` tensors -> `(K, H)`."""
@@ -177,6 +178,7 @@ def turn(x: Tensor, cosines: Tensor, sines: Tensor, direction: float) -> Tensor:
     return out.to(x.dtype)
 
 
-def rotate(x: Tensor, angles: tuple[Tensor, Tensor]) -> Tensor:
-    """Rotate queries or keys `(T, N, D)` by the result of `rotation`."""
-    return Rotate.apply(x, *angles)  # type: ignore[no-any-return, no-untyped-call]
+def rotate(x: Tensor, angles: tuple[Tensor, Tensor], places: Tensor | None = None) -> Tensor:
+    """Rotate queries or keys `(T, N, D)`, or those of `places` `(K,)`, by the result of `rotation`."""
+    at_places = angles if places is None else [table[places] for table in angles]
+    return Rotate.apply(x, *at_places)  # type: ignore[no-any-return, no-untyped-call]

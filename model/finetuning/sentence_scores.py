@@ -20,7 +20,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from model.encoders.attention.dispatch import EQUAL
 from model.encoders.batch import Packed
 from model.encoders.device import fp32_matmul
 from model.encoders.encoder import MaskedHead, PretrainingModel
@@ -113,7 +112,7 @@ class SentenceScorer:
         positions = torch.arange(length, device=device).repeat(count)
         starts = torch.arange(0, len(ids) + 1, length, dtype=torch.int32, device=device)
         batch = Packed(ids, torch.zeros_like(ids), positions, starts, length)
-        return encoder(batch, send(keep, device), EQUAL)  # type: ignore[no-any-return]
+        return encoder(batch, send(keep, device))  # type: ignore[no-any-return]
 
     def _log_probabilities(self, states: Tensor, row: Ints, label: Ints) -> Floats:
         """Return the log-probability `(P,)` of labels `(P,)` at rows `(P,)` of `(K, H)`."""

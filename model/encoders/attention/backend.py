@@ -17,6 +17,7 @@ class AttentionArgs(NamedTuple):
     dropout: float
     causal: bool
     window: int | None
+    queries: Tensor | None = None  # (K,) int64, ascending: the places of the queries; None: all tokens
 
 
 class Backend(NamedTuple):
@@ -24,6 +25,12 @@ class Backend(NamedTuple):
 
     run: Callable[[Tensor, Tensor, Tensor, AttentionArgs], Tensor]
     unsupported_reason: Callable[[torch.device, torch.dtype, int], str | None] = lambda *_: None
+    takes_queries: bool = False  # can attend from some of the tokens alone
+
+
+def query_bounds(queries: Tensor, cu_seqlens: Tensor) -> Tensor:
+    """Return where the queries of each sequence start, and K, `(B+1,)`, from their places `(K,)`."""
+    return torch.searchsorted(queries, cu_seqlens.to(queries.dtype))
 
 
 def visible(length: int, causal: bool, window: int | None, device: torch.device) -> Tensor:

@@ -2,6 +2,7 @@
 
 import functools
 import itertools
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -10,17 +11,24 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
-from model.encoders.attention.backend import HALF, AttentionArgs, visible
+from model.encoders.attention.backend import HALF, AttentionArgs, query_bounds, visible
 from model.encoders.dropout import drawn
 
 LONG = 1024  # tokens; scores of longer sequences are not kept for the backward pass
 RUN = 16  # sequences of equal length that `each` computes at once in half precision
 SHORT = 1024  # tokens of such sequences in fp32 without a backward pass: a quarter faster at 17 tokens each
-Group = tuple[int, int]  # adjacent sequences of equal length: their number, and it
+
+
+class Group(NamedTuple):
+    """Adjacent sequences with equally many tokens and queries."""
+
+    number: int  # of sequences
+    length: int  # tokens of each
+    queries: int  # of each
 
 
 class Part(NamedTuple):
-    """Queries that are computed at once, and the keys that they attend to: places among the tokens."""
+    """Queries that are computed at once, and the keys that they attend to: rows of the tensors."""
 
     equal: int  # sequences
     queries: tuple[int, int]
@@ -35,56 +43,68 @@ def per_sequence(q: Tensor, k: Tensor, v: Tensor, how: AttentionArgs) -> Tensor:
     their values.
     """
     lasting = torch.is_grad_enabled() or q.dtype in HALF
-    groups = equal_runs(how.cu_seqlens.diff().tolist(), RUN if q.dtype in HALF else 1, 0 if lasting else SHORT)
+    lengths = how.cu_seqlens.diff().tolist()
+    queries = lengths if how.queries is None else query_bounds(how.queries, how.cu_seqlens).diff().tolist()
     bare = how.window is None and not how.dropout and not how.causal
+    alike = bare or how.queries is None  # sequences of equal length see the same
+    longest, tokens = RUN if q.dtype in HALF and alike else 1, SHORT if alike and not lasting else 0
+    groups = equal_runs(list(zip(lengths, queries, strict=True)), longest, tokens)
 
     def unscored(group: Group) -> bool:
-        return bare and (group[1] > LONG or not lasting)
+        return bare and (group.length > LONG or not lasting)
 
     runs = [
         (attend_fused if alone else attend_scored, list(same)) for alone, same in itertools.groupby(groups, unscored)
     ]
-    sizes = [sum(count * length for count, length in same) for _, same in runs]
+    sizes = [sum(group.number * group.length for group in same) for _, same in runs]
     if sizes == [len(v)]:  # without the copies that a part of a tensor costs its gradient
         return runs[0][0](q, k, v, runs[0][1], how)
-    padding = v[sum(sizes) :]
-    pieces = (torch.split(x[: sum(sizes)], sizes) for x in (q, k, v))  # (t, N, D) each
+    of_queries = [sum(group.number * group.queries for group in same) for _, same in runs]
+    padding = v[sum(sizes) :] if how.queries is None else v[:0]
+    pieces = [torch.split(x[: sum(parts)], parts) for x, parts in ((q, of_queries), (k, sizes), (v, sizes))]
     attn_out = [way(*piece, same, how) for (way, same), *piece in zip(runs, *pieces, strict=True)]
     return torch.cat([*attn_out, padding])
 
 
 def attend_fused(q: Tensor, k: Tensor, v: Tensor, groups: list[Group], how: AttentionArgs) -> Tensor:
     """Compute attention for groups, `(t, N, D)` together, without keeping scores."""
-    sizes = [count * length for count, length in groups]
+    of_keys = [group.number * group.length for group in groups]
+    of_queries = [group.number * group.queries for group in groups]
     attn_out = []
     scaled = q * q.shape[-1] ** -0.5
-    for (count, _), *piece in zip(groups, *(x.transpose(0, 1).split(sizes, 1) for x in (scaled, k, v)), strict=True):
-        query, key, value = (x.unflatten(1, (count, -1)).transpose(0, 1) for x in piece)  # (n, N, l, D) each
+    pieces = [x.transpose(0, 1).split(sizes, 1) for x, sizes in ((scaled, of_queries), (k, of_keys), (v, of_keys))]
+    for (count, length, asked), *piece in zip(groups, *pieces, strict=True):
+        shapes = (count, asked), (count, length), (count, length)
+        query, key, value = (x.unflatten(1, shape).transpose(0, 1) for x, shape in zip(piece, shapes, strict=True))
         attn_out.append(F.scaled_dot_product_attention(query, key, value, scale=1.0).transpose(1, 2).flatten(0, 1))
     return torch.cat(attn_out)
 
 
 def attend_scored(q: Tensor, k: Tensor, v: Tensor, groups: list[Group], how: AttentionArgs) -> Tensor:
     """Compute attention for groups, `(t, N, D)` together, from scores that are kept."""
-    return Scored.apply(q, k, v, list(parts_of(groups, how.window)), how)  # type: ignore[no-any-return, no-untyped-call]
+    parts = list(parts_of(groups, how.window, range(len(q)) if how.queries is None else how.queries.tolist()))
+    return Scored.apply(q, k, v, parts, how)  # type: ignore[no-any-return, no-untyped-call]
 
 
-def parts_of(groups: list[Group], window: int | None) -> Iterator[Part]:
+def parts_of(groups: list[Group], window: int | None, queries: Sequence[int]) -> Iterator[Part]:
     """Yield the parts of groups: each is one, but with a window longer sequences are cut into blocks.
 
     A block attends to the keys of its own and its two neighbours: the cost is proportional to length times window.
+    `queries` are the places of all, ascending.
     """
-    start = 0
-    for count, length in groups:
-        stop = start + count * length
+    start = first = 0
+    for count, length, asked in groups:
+        stop, last = start + count * length, first + count * asked
         if window is None or length <= 3 * window:
-            yield Part(count, (start, stop), (start, stop))
+            yield Part(count, (first, last), (start, stop))
         else:
             for block in (range(begin, begin + length, window) for begin in range(start, stop, length)):
                 for place in block:
                     keys = max(block.start, place - window), min(block.stop, place + 2 * window)
-                    yield Part(1, (place, min(block.stop, place + window)), keys)
-        start = stop
+                    low, high = (bisect_left(queries, at) for at in (place, min(block.stop, place + window)))
+                    if low < high:
+                        yield Part(1, (low, high), keys)
+        start, first = stop, last
 
 
 class Scored(torch.autograd.Function):
@@ -95,7 +115,7 @@ class Scored(torch.autograd.Function):
         """Map `(t, N, D)` three times -> `(t, N, D)`."""
         ctx.scale = q.shape[-1] ** -0.5
         q = q * ctx.scale
-        out, kept = torch.empty_like(v, memory_format=torch.contiguous_format), list[Tensor | None]()
+        out, kept = torch.empty_like(q, memory_format=torch.contiguous_format), list[Tensor | None]()
         of_queries, of_keys = [part.queries for part in parts], [part.keys for part in parts]
         for part, *pieces, place in zip(
             parts, *cut(of_queries, q), *cut(of_keys, k, v), *cut(of_queries, out), strict=True
@@ -117,7 +137,7 @@ class Scored(torch.autograd.Function):
         """Map the gradient of the output to those of `q`, `k` and `v`, `(t, N, D)` each."""
         q, k, v, *kept = ctx.saved_tensors
         of_queries, of_keys = [part.queries for part in ctx.parts], [part.keys for part in ctx.parts]
-        shared = of_queries != of_keys  # a key by several blocks, whose gradients are added
+        shared = not adjacent(of_keys, len(k))  # a key by several blocks, whose gradients are added
         make = torch.zeros_like if shared else torch.empty_like
         found = [make(x, memory_format=torch.contiguous_format) for x in (q, k, v)]
         given = *cut(of_queries, q, gradient), *cut(of_keys, k, v)
@@ -137,9 +157,14 @@ class Scored(torch.autograd.Function):
 def cut(places: list[tuple[int, int]], *tensors: Tensor) -> list[Sequence[Tensor]]:
     """Return the places of every tensor `(t, N, D)` in lists of `(N, n l, D)`."""
     turned, sizes = [x.transpose(0, 1) for x in tensors], [stop - start for start, stop in places]
-    if sum(sizes) == tensors[0].shape[0]:  # one after the other, which takes a quarter of the time
+    if adjacent(places, len(tensors[0])):  # which takes a quarter of the time
         return [torch.split(x, sizes, 1) for x in turned]
     return [[x[:, start:stop] for start, stop in places] for x in turned]
+
+
+def adjacent(places: list[tuple[int, int]], rows: int) -> bool:
+    """Return whether places are all rows, one after the other."""
+    return [0, *(stop for _, stop in places)] == [*(start for start, _ in places), rows]
 
 
 def batch(x: Tensor, count: int) -> Tensor:
@@ -159,15 +184,16 @@ def unseen_scores(part: Part, how: AttentionArgs, like: Tensor) -> Tensor | None
     """Return what to add to the scores `(..., l, m)` of a part: minus infinity where not attended."""
     if how.window is None and not how.causal:
         return None
-    length, width = ((end - begin) // part.equal for begin, end in part[1:])
+    start, width = part.keys[0], (part.keys[1] - part.keys[0]) // part.equal
     window = None if how.window is None or how.window >= width - 1 else how.window
     if window is None and not how.causal:
         return None
-    before = part.queries[0] - part.keys[0]  # keys
-    most = max(before + length, width)
     kind = how.causal, window, like.dtype, like.device
     # A few tables, of which all lengths have a corner.
-    bias = score_bias(most, *kind) if most > LONG else kept_score_bias(1 << (most - 1).bit_length(), *kind)
+    bias = score_bias(width, *kind) if width > LONG else kept_score_bias(1 << (width - 1).bit_length(), *kind)
+    if how.queries is not None:
+        return bias[how.queries[slice(*part.queries)] - start, :width]
+    before, length = part.queries[0] - start, (part.queries[1] - part.queries[0]) // part.equal
     return bias[before : before + length, :width]
 
 
@@ -180,13 +206,13 @@ def score_bias(size: int, causal: bool, window: int | None, dtype: torch.dtype, 
 kept_score_bias = functools.lru_cache(maxsize=16)(score_bias)
 
 
-def equal_runs(lengths: list[int], longest: int, tokens: int = 0) -> list[Group]:
-    """Group adjacent equal lengths into runs of at most `longest`, or as many as have `tokens`: (count, length)."""
+def equal_runs(sizes: list[tuple[int, int]], longest: int, tokens: int = 0) -> list[Group]:
+    """Group adjacent sequences with equal numbers of tokens and queries: at most `longest`, or as have `tokens`."""
     runs: list[Group] = []
-    for length in lengths:
-        count, same = runs[-1] if runs else (0, 0)
-        if same == length and count < max(longest, tokens // length):
-            runs[-1] = (count + 1, length)
+    for length, queries in sizes:
+        last = runs[-1] if runs else Group(0, 0, 0)
+        if last[1:] == (length, queries) and last.number < max(longest, tokens // length):
+            runs[-1] = Group(last.number + 1, length, queries)
         else:
-            runs.append((1, length))
+            runs.append(Group(1, length, queries))
     return runs

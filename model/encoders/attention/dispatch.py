@@ -23,15 +23,15 @@ from torch import Tensor
 from model.encoders.attention.backend import AttentionArgs, Backend
 from model.encoders.attention.cpu import per_sequence
 from model.encoders.attention.flash import EIGHT, flash_kernel, unsupported_reason
-from model.encoders.attention.sdpa import equal_lengths, padded
+from model.encoders.attention.rows import take_rows
+from model.encoders.attention.sdpa import padded
 from pipeline.errors import ConfigError
 
 BACKENDS = {
-    "each": Backend(per_sequence),
+    "each": Backend(per_sequence, takes_queries=True),
     "padded": Backend(padded),
     "flash": Backend(flash_kernel, unsupported_reason),
 }
-EQUAL = "equal"  # no choice of users
 
 
 def attend(
@@ -44,20 +44,28 @@ def attend(
     backend: str,
     causal: bool = False,
     window: int | None = None,
+    queries: Tensor | None = None,
 ) -> Tensor:
     """Mix the values of each sequence's tokens: `(T, N, D)` three times -> `(T, N, D)`.
 
     `cu_seqlens` `(B+1,)` int32 holds the start of each sequence, and T; none is empty or longer
     than `max_length`, and B may be 0. `dropout` applies to the attention probabilities. `backend`
-    is a name from `resolve`, or `EQUAL`. With `causal` a token attends only to itself and earlier
-    tokens; with `window` only to tokens at most that many positions away, on either side.
+    is a name from `resolve`. With `causal` a token attends only to itself and earlier tokens; with
+    `window` only to tokens at most that many positions away, on either side.
+
+    With `queries` `(K,)`, distinct places in any order, only these tokens attend: `q` and the result
+    are `(K, N, D)`. The backend must be one that `takes_queries`.
     """
     if not q.shape[0]:  # no sequences: a rank's share of a batch smaller than the world
-        return q + k + v  # all of them: ZeRO 3 compares the order of gradients between ranks
+        return q + k.sum(0) + v.sum(0)  # all of them: ZeRO 3 compares the order of gradients between ranks
     if window is not None and window >= max_length - 1:
         window = None  # the window covers every sequence
-    how = AttentionArgs(cu_seqlens, max_length, dropout, causal, window)
-    return (equal_lengths if backend == EQUAL else BACKENDS[backend].run)(q, k, v, how)
+    run = BACKENDS[backend].run
+    if queries is None:
+        return run(q, k, v, AttentionArgs(cu_seqlens, max_length, dropout, causal, window))
+    order = queries.argsort()
+    how = AttentionArgs(cu_seqlens, max_length, dropout, causal, window, queries[order])
+    return take_rows(run(take_rows(q, order), k, v, how), order.argsort())
 
 
 def resolve(backend: str, device: torch.device, dtype: torch.dtype, width: int = EIGHT) -> str:

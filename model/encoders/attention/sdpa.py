@@ -1,4 +1,4 @@
-"""PyTorch's fused attention, over sequences that are padded or equally long."""
+"""PyTorch's fused attention, over sequences that are padded."""
 
 import torch
 from torch import Tensor
@@ -11,7 +11,7 @@ from model.encoders.attention.rows import padded_places, put_rows, take_rows
 def padded(q: Tensor, k: Tensor, v: Tensor, how: AttentionArgs) -> Tensor:
     """Compute PyTorch's fused attention over padded sequences."""
     tokens, heads, width = q.shape
-    cu_seqlens, max_length, dropout, causal, window = how
+    cu_seqlens, max_length, dropout, causal, window, _ = how
     lengths = cu_seqlens.diff()  # (B,)
     places = padded_places(cu_seqlens, max_length, tokens)  # (T,)
     rows = len(lengths) * max_length
@@ -26,17 +26,3 @@ def padded(q: Tensor, k: Tensor, v: Tensor, how: AttentionArgs) -> Tensor:
         seen = seen & (visible(max_length, causal, window, q.device) | ~real[:, None, :, None])
     attn_out = F.scaled_dot_product_attention(pad(q), pad(k), pad(v), attn_mask=seen, dropout_p=dropout)  # (B, N, L, D)
     return take_rows(attn_out.transpose(1, 2).reshape(rows, heads, width), places)
-
-
-def equal_lengths(q: Tensor, k: Tensor, v: Tensor, how: AttentionArgs) -> Tensor:
-    """Compute PyTorch's fused attention over sequences that all have `max_length` tokens.
-
-    Not a choice of users: samples of training differ in length.
-    """
-    tokens, heads, width = q.shape
-    length = how.max_length
-    query, key, value = (x.view(-1, length, heads, width).transpose(1, 2) for x in (q, k, v))
-    all_seen = how.window is None and not how.causal
-    seen = None if all_seen else visible(length, how.causal, how.window, q.device)
-    attn_out = F.scaled_dot_product_attention(query, key, value, attn_mask=seen, dropout_p=how.dropout)
-    return attn_out.transpose(1, 2).reshape(tokens, heads, width)

@@ -58,13 +58,13 @@ def distance_by_hand(backend, lengths, gradients=True, window=None, **kind):
     return max((a.double() - b).abs().max().item() for a, b in pairs)
 
 
-@given(st.lists(st.integers(1, 3), max_size=20), st.integers(1, 4), st.integers(0, 9))
-def test_neighbours_of_equal_length_go_together(lengths, longest, tokens):
-    runs = cpu.equal_runs(lengths, longest, tokens)
-    assert [length for count, length in runs for _ in range(count)] == lengths
-    assert all(1 <= count <= max(longest, tokens // length) for count, length in runs)
-    for (count, length), (_, following) in pairwise(runs):
-        assert length != following or count == max(longest, tokens // length)
+@given(st.lists(st.tuples(st.integers(1, 3), st.integers(0, 1)), max_size=20), st.integers(1, 4), st.integers(0, 9))
+def test_neighbours_of_equal_length_go_together(sizes, longest, tokens):
+    runs = cpu.equal_runs(sizes, longest, tokens)
+    assert [run[1:] for run in runs for _ in range(run.number)] == sizes
+    assert all(1 <= run.number <= max(longest, tokens // run.length) for run in runs)
+    for run, following in pairwise(runs):
+        assert run[1:] != following[1:] or run.number == max(longest, tokens // run.length)
 
 
 def test_half_precision_takes_runs_of_sequences_right():
@@ -97,6 +97,33 @@ def test_backends_equal_softmax_attention_in_double_precision(backend, lengths):
 def test_a_window_hides_what_is_farther_away(backend, lengths, window):
     assert distance_by_hand(backend, lengths, window=window, dtype=torch.float32) < 1e-5
     assert distance_by_hand(backend, lengths, window=window, dtype=torch.float64) < 1e-12
+
+
+@settings(deadline=None, max_examples=examples(40))
+@given(
+    lengths=ragged | st.integers(1, 9).map(lambda length: [length] * 5),
+    window=st.none() | st.integers(1, 9),
+    causal=st.booleans(),
+    dtype=st.sampled_from([torch.float64, torch.bfloat16]),
+    learns=st.booleans(),
+    data=st.data(),
+)
+def test_tokens_that_attend_alone_get_the_same(lengths, window, causal, dtype, learns, data):
+    (q, k, v), cu_seqlens = packed(lengths, dtype=dtype)
+    queries = torch.tensor(data.draw(st.lists(st.integers(0, len(q) - 1), unique=True)), dtype=torch.int64)
+    true, true_inputs = by_hand(q, k, v, cu_seqlens, window, causal)
+    with torch.set_grad_enabled(learns):
+        mixed = dispatch.attend(
+            q[queries], k, v, cu_seqlens, max(lengths), 0.0, "each", causal, window, queries=queries
+        )
+    pairs = [(mixed, true[queries])]
+    if learns:
+        upstream = torch.linspace(-1, 1, mixed.numel(), dtype=true.dtype).view(mixed.shape)
+        mixed.backward(upstream.to(dtype))
+        true[queries].backward(upstream)
+        pairs += [(x.grad, y.grad) for x, y in zip((q, k, v), true_inputs, strict=True)]
+    for found, right in pairs:
+        torch.testing.assert_close(found.double(), right, rtol=0, atol=1e-12 if dtype == torch.float64 else 0.1)
 
 
 def test_the_cost_of_a_window_grows_with_the_length_alone():
