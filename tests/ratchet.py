@@ -1,7 +1,7 @@
 """Hold the figures of the code, which may only fall: `python tests/ratchet.py [--lower]`.
 
 Each line of `ratchet.txt` is a figure and its limit; `--lower` writes the present figures there
-where they are smaller. Raising one is an edit, with its reason behind a `#`.
+where they are smaller. Raising one is an edit, with its reason behind a `#`, in place of the last.
 
 code ROOM     lines with a token that is neither a comment nor a docstring
 options       fields of the dataclasses in the config folders
