@@ -3,8 +3,6 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
-# Of 26,000 files Python compiles the few thousand that it imports; pip, all, a minute: only where Python writes none.
-COMPILE := $(if $(PYTHONDONTWRITEBYTECODE),--compile,--no-compile)
 DESELECTED := not consumers and not k8s and not image and not ssh and not slurm and not engines and not netns
 
 .PHONY: help install demo test test-slow test-all test-k8s test-hosts test-ssh test-slurm test-image test-engines test-store test-consumers test-versions coverage lint format docs docs-serve readme fuzz crashes mutants benchmark bench-check audit sbom images release hooks constraints clean
@@ -12,10 +10,24 @@ help:  ## this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
 $(READY): pyproject.toml constraints.txt
-	@echo "installing into $(VENV), some minutes; pip unpacks up to 3 GB in $${TMPDIR:-/tmp}"
+	@echo "installing into $(VENV), a minute or a few; downloads up to 3 GB"
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check $(COMPILE) -c constraints.txt -e '.[dev]'
+	$(call install_into_venv,.[dev])
 	@touch $@
+
+# By uv, in a fifth of pip's time, with the indexes that pip is set to. Where they are not all that it needs,
+# as behind a proxy of pip's own, by pip. Imports compile what they need, unless Python may not write it.
+UV := build/uv/bin/uv
+INDEXES = $(BIN)/pip config list | sed -nE "s/^.*\.(index-url|extra-index-url|find-links)='([^' \\]+)'$$/--\1=\2/p"
+define install_into_venv
+{ $(MAKE) --silent $(UV) && $(UV) pip install --quiet --python $(BIN)/python $$($(INDEXES)) \
+	$(if $(PYTHONDONTWRITEBYTECODE),--compile-bytecode) -c constraints.txt -e '$(1)'; } \
+	|| $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '$(1)'
+endef
+
+$(UV):
+	$(PYTHON) -m venv build/uv
+	build/uv/bin/pip install --quiet --disable-pip-version-check 'uv>=0.9'
 
 install: $(READY)  ## .venv with all that the other targets need, from the network
 	@echo "ready: source $(BIN)/activate"
@@ -86,12 +98,10 @@ VERSIONS ?= 3.11-oldest 3.12-newest 3.13-newest
 TESTS ?= tests
 oldest := lowest-direct
 newest := highest
-build/versions/%/.ready: pyproject.toml
-	$(PYTHON) -m venv build/versions/uv
-	build/versions/uv/bin/pip install --quiet --disable-pip-version-check 'uv>=0.9'
-	name=$*; python=$${name%-*}; build/versions/uv/bin/uv venv --quiet --clear --seed \
+build/versions/%/.ready: pyproject.toml | $(UV)
+	name=$*; python=$${name%-*}; $(UV) venv --quiet --clear --seed \
 		--python "$$(pyenv prefix $$python 2>/dev/null || echo $$python)" $(@D)
-	build/versions/uv/bin/uv pip install --quiet --python $(@D)/bin/python \
+	$(UV) pip install --quiet --python $(@D)/bin/python \
 		--resolution $($(lastword $(subst -, ,$*))) -e '.[dev]'
 	@touch $@
 
@@ -146,7 +156,7 @@ mutants: $(READY)  ## MUTANTS=400 changes of the code, drawn by SEED=0: which do
 
 # What the peers of prepare, finetune and minimal_pairs need, installed once.
 $(VENV)/.benchmarks: $(READY)
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,benchmarks]'
+	$(call install_into_venv,.[dev,benchmarks])
 	@touch $@
 
 NAME ?=
