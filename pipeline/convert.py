@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from model.finetuning.features import TruncationConfig, frame, pieces
 from model.training import provenance
 from pipeline.cli import entry_point
 from pipeline.common import counter_rng
@@ -173,7 +174,6 @@ def exported(config: ConvertConfig, out: Path, size: "ModelConfig", head: str | 
 
 def texts_of(config: ConvertConfig, out: Path, positions: int) -> "onnx_export.Texts":
     """Return what int8 is compared on: of the evaluation or the training that made the model, or else random."""
-    from model.finetuning.features import frame
     from model.huggingface import onnx_export
 
     wordpiece, made = WordPiece.load(out), enclosing_manifest(config.train)
@@ -216,7 +216,6 @@ def shard_texts(shards: list[Shard], wordpiece: WordPiece, longest: int) -> "onn
     Raises:
         InputError: they are of another vocabulary, as before an extension.
     """
-    from model.finetuning.features import TruncationConfig, frame, pieces
     from model.huggingface import onnx_export
 
     if shards[0].info.vocab_size != wordpiece.size:

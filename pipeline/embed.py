@@ -10,11 +10,11 @@ has nothing to shorten. sentence-transformers reads the last layer alone and wri
 import contextlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
+from model.finetuning.features import Samples
 from pipeline.cli import entry_point
 from pipeline.common.schema import check
 from pipeline.config import EmbedConfig
@@ -22,15 +22,12 @@ from pipeline.console.bars import Bar
 from pipeline.console.formatting import pluralize
 from pipeline.errors import writable
 from pipeline.evaluation.input_rows import Row, rows_of
+from pipeline.evaluation.sentence_encoder import SentenceEncoder
 from pipeline.stages import stage
 from pipeline.storage.atomic import atomic_path
 from pipeline.tokenization.wordpiece import WordPiece
 
-if TYPE_CHECKING:
-    from model.finetuning.features import Samples
-
-    Blocks = Iterator[tuple[list[Row], Samples, list[np.ndarray]]]  # rows, samples, vectors
-
+Blocks = Iterator[tuple[list[Row], Samples, list[np.ndarray]]]  # rows, samples, vectors
 BLOCK = 4096  # lines in memory at a time
 
 
@@ -41,15 +38,13 @@ def embed(config: EmbedConfig) -> None:
         ConfigError: the model has no such layer, or fewer positions.
         InputError: a model or text is missing, or the place cannot be written.
     """
-    from pipeline.evaluation.sentence_encoder import SentenceEncoder
-
     encoder = SentenceEncoder(config)
     rows = list(rows_of(config))
     prompts = [config.prompt] if config.prompt else []
     known = encoder.own.prompts if encoder.own else {}
     check(not prompts or prompts[0] in known, f"no prompt of the model; it has {', '.join(known) or 'none'}", "prompt")
 
-    def blocks() -> "Blocks":
+    def blocks() -> Blocks:
         with Bar("embed", len(rows), "rows") as bar:
             for start in range(0, len(rows), BLOCK):
                 part = rows[start : start + BLOCK]
@@ -85,7 +80,7 @@ def new_file(out: Path) -> Iterator[Path]:
         yield path
 
 
-def write_npy(path: Path, blocks: "Blocks", shape: tuple[int, int], dtype: str) -> None:
+def write_npy(path: Path, blocks: Blocks, shape: tuple[int, int], dtype: str) -> None:
     """Write an .npy file, row by row into mapped memory."""
     array = np.lib.format.open_memmap(path, "w+", np.dtype(dtype), shape)
     place = 0
@@ -96,7 +91,7 @@ def write_npy(path: Path, blocks: "Blocks", shape: tuple[int, int], dtype: str) 
 
 
 def write_arrow(
-    path: Path, blocks: "Blocks", tokens: bool, form: tuple[str, int], wordpiece: WordPiece, about: list[str]
+    path: Path, blocks: Blocks, tokens: bool, form: tuple[str, int], wordpiece: WordPiece, about: list[str]
 ) -> None:
     """Write an Arrow IPC file, a record batch a block, with what else is known `about` rows; `form`: type and width."""
     dtype, width = form

@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from model.training import provenance
 from pipeline import readers
 from pipeline.cli import entry_point
 from pipeline.common import counter_rng
@@ -141,8 +142,6 @@ def pairs_of(document: readers.Document, text: str, language: str, passages: Pas
 
 def share_held_out(model: str) -> float:
     """Return the share of documents that was held out of a model's training; 1 where this is not known."""
-    from model.training import provenance
-
     made = Manifest.read(model, of_input=True)
     found = provenance.histories(made.config["train"]) if made is not None and made.stage == "convert" else ()
     return min((one.config["validation_share"] for one in found if one.stage == "prepare"), default=1.0)
@@ -157,8 +156,6 @@ def draw(config: PairsConfig) -> tuple[dict[str, list[Pair]], list[Pair], Counte
         ConfigError: the model has been trained on documents that would be queries.
         InputError: the corpus or the model cannot be read.
     """
-    from model.training import provenance
-
     held_out, asked_for = share_held_out(config.pretrained), config.validation_share
     problem = f"is more than prepare held out, {held_out:g}: the model has been trained on documents of the queries"
     check(asked_for <= held_out, problem, "validation_share", asked_for)

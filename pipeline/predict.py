@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from model.finetuning.features import Ids, TruncationConfig, frame, pieces, tokenize
 from pipeline.cli import entry_point
 from pipeline.config import PredictConfig, TaskConfig
 from pipeline.console import output, terminal
@@ -31,7 +32,6 @@ from pipeline.tokenization.coverage import Coverage
 from pipeline.tokenization.wordpiece import WordPiece
 
 if TYPE_CHECKING:
-    from model.finetuning.features import Ids
     from model.finetuning.quantized import QuantizedModel
     from model.finetuning.saved_model import SavedModel
 
@@ -165,13 +165,12 @@ class PretrainedModel:
             found["next"] = round(float(pair.softmax(-1)[0, 0]), 6)
         return found
 
-    def logits_of(self, where: str, first: "Ids", second: "Ids | None" = None) -> Any:
+    def logits_of(self, where: str, first: Ids, second: Ids | None = None) -> Any:
         """Return the logits of each mask `(V,)`, and of a pair `(1, 2)`; in a long text by the tokens around each mask.
 
         Raises:
             InputError: a mask is in the part of a long pair that is not read.
         """
-        from model.finetuning.features import TruncationConfig, frame, pieces
         from model.huggingface.mask_filling import batch_of
 
         room, mask = self.longest - 2, self.wordpiece.mask
@@ -227,8 +226,6 @@ class TunedModel:
 
     def logits_of(self, first: list[str], second: list[str] | None) -> Any:
         """Return the logits of texts, or of pairs."""
-        from model.finetuning.features import TruncationConfig, tokenize
-
         framing = TruncationConfig(self.longest, self.found.reading.truncation)
         return self.predicted(tokenize(self.wordpiece, first, second, [0.0] * len(first), framing))
 

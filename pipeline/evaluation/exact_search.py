@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
+from model.huggingface import sentence_model
 from pipeline.common.counter_rng import Ints
 from pipeline.common.schema import library
-from pipeline.evaluation.sentence_encoder import Vectors
+from pipeline.evaluation.sentence_encoder import Prompts, Vectors
 
 Block = tuple[slice, int, Vectors]  # some queries, the first of some documents, their scores (Q, D)
-Encode = Callable[[list[str], tuple[str, ...]], Vectors]
 
 DOCUMENTS, QUERIES = 4096, 1024  # whose scores are computed at once
 SCORES = 2**24  # of BM25 in memory at a time
@@ -26,13 +26,13 @@ _PARTS = re.compile(f"[{UNSPACED}]+|[^{UNSPACED}]+")
 class ByVectors:
     """Cosines of vectors, or dot products."""
 
-    def __init__(self, encode: Encode, roles: tuple[tuple[str, ...], tuple[str, ...]] = ((), ()), dot: bool = False):
-        """Take `encode`, which makes vectors of texts and the names of a prompt, those of queries and documents."""
-        self.encode, self.roles, self.dot = encode, roles, dot
+    def __init__(self, encode: Callable[[list[str], Prompts], Vectors], dot: bool = False):
+        """Take `encode`, which makes vectors of texts and the names of their prompts."""
+        self.encode, self.dot = encode, dot
 
-    def vectors_of(self, texts: list[str], role: tuple[str, ...]) -> Vectors:
+    def vectors_of(self, texts: list[str], prompts: Prompts) -> Vectors:
         """Return vectors `(N, W)`, of length 1 unless their dot products are compared."""
-        found = self.encode(texts, role)
+        found = self.encode(texts, prompts)
         if self.dot:
             return found
         unit: Vectors = found / np.maximum(np.linalg.norm(found, axis=1, keepdims=True), 1e-12)
@@ -40,19 +40,17 @@ class ByVectors:
 
     def scores(self, queries: list[str], documents: list[str]) -> Iterator[Block]:
         """Yield the cosines of all queries and documents; vectors of one block of documents are in memory at a time."""
-        asked = self.vectors_of(queries, self.roles[0])
+        asked = self.vectors_of(queries, sentence_model.QUERY)
         for start in range(0, len(documents), DOCUMENTS):
-            block = self.vectors_of(documents[start : start + DOCUMENTS], self.roles[1])
+            block = self.vectors_of(documents[start : start + DOCUMENTS], sentence_model.DOCUMENT)
             for place in range(0, len(asked), QUERIES):
                 some = slice(place, place + QUERIES)
                 yield some, start, asked[some] @ block.T
 
-    def similarities(self, first: list[str], second: list[str]) -> Vectors:
-        """Return cosines, of which equal pairs have equal ones: the same text differs by 4e-7 between batches."""
-        texts = list(dict.fromkeys([*first, *second]))
-        place, vectors = {text: number for number, text in enumerate(texts)}, self.vectors_of(texts, ())
-        a, b = (vectors[[place[text] for text in side]] for side in (first, second))
-        cosines: Vectors = np.round((a * b).sum(1), 6)
+    def similarities(self, texts: list[str], first: list[int], second: list[int]) -> Vectors:
+        """Return cosines of pairs of texts, given by their places."""
+        vectors = self.vectors_of(texts, ())
+        cosines: Vectors = np.round((vectors[first] * vectors[second]).sum(1), 6)
         return cosines
 
 
@@ -80,11 +78,10 @@ class ByWords:
         for place in range(0, len(queries), some):
             yield slice(place, place + some), 0, np.stack([of_query(text) for text in queries[place : place + some]])
 
-    def similarities(self, first: list[str], second: list[str]) -> Vectors:
+    def similarities(self, texts: list[str], first: list[int], second: list[int]) -> Vectors:
         """Return the scores of each text for the other one, added up, among all texts; 0 without a common word."""
-        texts = list(dict.fromkeys([*first, *second]))
-        place, of_query = {text: number for number, text in enumerate(texts)}, self._index(texts)
-        both = [of_query(a)[place[b]] + of_query(b)[place[a]] for a, b in zip(first, second, strict=True)]
+        of_query = self._index(texts)
+        both = [of_query(texts[a])[b] + of_query(texts[b])[a] for a, b in zip(first, second, strict=True)]
         return np.maximum(np.array(both, np.float32), 0)
 
 

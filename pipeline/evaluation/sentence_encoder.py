@@ -1,19 +1,18 @@
 """Vectors of texts as sentence-transformers makes them: the modules and prompts of a model's folder, else the mean."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
+from model.finetuning.features import Samples, TruncationConfig, tokenize
+from model.huggingface import sentence_model
 from pipeline.config import EmbedConfig
 from pipeline.evaluation.input_rows import longest_of
 from pipeline.tokenization.wordpiece import WordPiece
 
-if TYPE_CHECKING:
-    from model.finetuning.features import Samples
-
 Vectors = npt.NDArray[np.float32]  # (N, W)
+Prompts = tuple[str, ...]  # by name
 
 
 class SentenceEncoder:
@@ -30,9 +29,8 @@ class SentenceEncoder:
         import torch
 
         from model.finetuning.embeddings import Embedder
-        from model.finetuning.features import TruncationConfig
         from model.finetuning.quantized import QuantizedModel
-        from model.huggingface import bert_format, sentence_model
+        from model.huggingface import bert_format
 
         folder = config.pretrained
         self.own = sentence_model.pooling_of(Path(folder)) if config.pooling is None else None
@@ -50,16 +48,14 @@ class SentenceEncoder:
         self.width = self.own.after(torch.zeros(1, width)).shape[1] if self.own else width
         self.similarity = self.own.similarity if self.own else "cosine"
 
-    def samples(self, texts: list[str], *prompts: str) -> "Samples":
+    def samples(self, texts: list[str], *prompts: str) -> Samples:
         """Return the tokens of texts after the first prompt of these names that the model has, else its usual one."""
-        from model.finetuning.features import tokenize
-
         if self.own:
             texts = [self.own.prompt(*prompts) + text for text in texts]
             texts = list(map(str.lower, texts)) if self.own.lowercase else texts
         return tokenize(self.wordpiece, texts, None, [0.0] * len(texts), self.framing)
 
-    def vectors(self, samples: "Samples") -> list[Vectors]:
+    def vectors(self, samples: Samples) -> list[Vectors]:
         """Return the vector `(W,)` of each text, or those of its tokens `(length, W)`."""
         import torch
 
@@ -68,7 +64,12 @@ class SentenceEncoder:
         found = self.embedder.vectors(samples)
         return list(self.own.after(torch.from_numpy(np.stack(found))).numpy()) if self.own and found else found
 
-    def bag(self, samples: "Samples") -> Vectors:
+    def encode(self, texts: list[str], prompts: Prompts) -> Vectors:
+        """Return the vectors `(N, W)` of texts, each after the first of these prompts that the model has."""
+        return np.stack(self.vectors(self.samples(texts, *prompts)))
+
+    def bag(self, texts: list[str], _prompts: Prompts) -> Vectors:
         """Return the mean of the model's own vectors of the tokens `(N, H)`, without those at both ends; 0 of none."""
         words = self.embedder.words
-        return np.stack([words[ids[1:-1]].mean(0) if len(ids) > 2 else 0 * words[0] for ids in samples.ids])
+        found = self.samples(texts).ids
+        return np.stack([words[ids[1:-1]].mean(0) if len(ids) > 2 else 0 * words[0] for ids in found])

@@ -15,16 +15,17 @@ from typing import Any
 
 import numpy as np
 
+from model.huggingface import sentence_model
 from pipeline.common import counter_rng
 from pipeline.common.counter_rng import Floats, Ints
+from pipeline.common.schema import check
 from pipeline.config import RETRIEVAL, SIMILARITY, EmbedConfig, EvaluateConfig
 from pipeline.console.bars import Bar
 from pipeline.console.formatting import pluralize
-from pipeline.errors import ConfigError
 from pipeline.evaluation import beir, exact_search, examples
 from pipeline.evaluation.grid_search import FAULTS, RUNS, Evaluation
-from pipeline.evaluation.sentence_encoder import SentenceEncoder, Vectors
-from pipeline.evaluation.zero_shot import RESAMPLES, percentile_interval
+from pipeline.evaluation.sentence_encoder import SentenceEncoder
+from pipeline.evaluation.zero_shot import percentile_interval, resamples
 from pipeline.records.metrics import SystemScore
 from pipeline.stages import fingerprints
 from pipeline.storage import strict_json
@@ -50,10 +51,7 @@ class Compared:
     def scores(self, count: int, seed: int) -> dict[str, Any]:
         """Return the metrics of all rows, with the interval of each by a bootstrap of the rows."""
         key = counter_rng.key(seed, "bootstrap")
-        draws = [
-            self.measure(counter_rng.integers(key, np.arange(number * count, (number + 1) * count), count))
-            for number in range(RESAMPLES)
-        ]
+        draws = [self.measure(rows) for block in resamples(key, count) for rows in block]
         intervals = {name: percentile_interval([one[name] for one in draws]) for name in draws[0]}
         return {"scores": self.measure(np.arange(count)), "ties": self.ties, "intervals": intervals}
 
@@ -118,32 +116,25 @@ def systems(config: EvaluateConfig) -> dict[str, Callable[[], tuple[exact_search
     Raises:
         ConfigError: BM25 is not installed.
     """
-    from model.huggingface import sentence_model
 
-    def open_model(folder: str, seed: int | None = None) -> "SentenceEncoder":
-        return SentenceEncoder(EmbedConfig(pretrained=folder, out=".npy", sequence_length=config.sequence_length), seed)
-
-    def of_vectors(pretrained: str, seed: int | None = None) -> tuple[exact_search.System, Coverage]:
-        encoder = open_model(pretrained, seed)
-        if encoder.similarity not in ("cosine", "dot"):
-            problem = f"compares vectors by {encoder.similarity}; set similarity_fn_name to cosine or dot in"
-            raise ConfigError(f"{problem} {sentence_model.MODEL}", "pretrained", pretrained)
-
-        def encode(texts: list[str], prompt: tuple[str, ...]) -> Vectors:
-            return np.stack(encoder.vectors(encoder.samples(texts, *prompt)))
-
-        roles = sentence_model.QUERY, sentence_model.DOCUMENT
-        return exact_search.ByVectors(encode, roles, encoder.similarity == "dot"), encoder.wordpiece.coverage
-
-    def bag() -> tuple[exact_search.System, Coverage]:
-        encoder = open_model(config.pretrained)
-        return exact_search.ByVectors(lambda texts, _: encoder.bag(encoder.samples(texts))), Coverage()
+    def of_vectors(pretrained: str, seed: int | None = None, bag: bool = False) -> tuple[exact_search.System, Coverage]:
+        encoder = SentenceEncoder(
+            EmbedConfig(pretrained=pretrained, out=".npy", sequence_length=config.sequence_length), seed
+        )
+        if bag:
+            return exact_search.ByVectors(encoder.bag), Coverage()
+        compared = encoder.similarity
+        cure = f"set similarity_fn_name to cosine or dot in {sentence_model.MODEL}"
+        check(compared in ("cosine", "dot"), f"compares vectors by {compared}; {cure}", "pretrained", pretrained)
+        return exact_search.ByVectors(encoder.encode, compared == "dot"), encoder.wordpiece.coverage
 
     by_words = exact_search.ByWords()  # a missing library is said at once
-    models = {MODEL: partial(of_vectors, config.pretrained)}
-    models |= {BEFORE: partial(of_vectors, config.before)} if config.before is not None else {}
-    models |= {RANDOM: partial(of_vectors, config.pretrained, config.seeds[0])} if config.baseline else {}
-    return {**models, BAG: bag, BM25: lambda: (by_words, Coverage())}
+    found = {MODEL: partial(of_vectors, config.pretrained)}
+    if config.before is not None:
+        found[BEFORE] = partial(of_vectors, config.before)
+    if config.baseline:
+        found[RANDOM] = partial(of_vectors, config.pretrained, config.seeds[0])
+    return found | {BAG: partial(of_vectors, config.pretrained, bag=True), BM25: lambda: (by_words, Coverage())}
 
 
 def retrieval(config: EvaluateConfig) -> tuple[Comparison, dict[str, int], list[str], list[str]]:
@@ -168,15 +159,15 @@ def retrieval(config: EvaluateConfig) -> tuple[Comparison, dict[str, int], list[
         for query, text in found.queries.items():
             row = of_text[text]
             hits = [
-                (name, float(score))
+                (float(score), name)
                 for place, score in zip(places[row], scores[row], strict=True)
                 if np.isfinite(score)
                 for name in holders[documents[place]]
                 if name != query or name in found.judged[query]
             ]
-            hits = sorted(sorted(hits, reverse=True), key=lambda hit: -hit[1])
-            ties += len(hits) > beir.CUT and hits[beir.CUT - 1][1] == hits[beir.CUT][1]
-            runs[query] = dict(hits[: beir.CUT])
+            hits.sort(reverse=True)
+            ties += len(hits) > beir.CUT and hits[beir.CUT - 1][0] == hits[beir.CUT][0]
+            runs[query] = {name: score for score, name in hits[: beir.CUT]}
             values.append(beir.judge(list(runs[query]), found.judged[query]))
         table = {metric: np.array([one[metric] for one in values]) for metric in values[0]}
         return Compared(lambda rows: {name: float(each[rows].mean()) for name, each in table.items()}, ties, [runs])
@@ -198,17 +189,19 @@ def similarity(config: EvaluateConfig) -> tuple[Comparison, dict[str, int], list
     from pipeline.evaluation import metrics  # whose libraries take a second
 
     rows, malformed = examples.read_examples(config.data, config.task, config.task.dev)
-    first, second = ([texts[side] for texts, _ in rows] for side in (0, 1))
+    texts = list(dict.fromkeys(text for pair, _ in rows for text in pair))  # equal ones are read once
+    places = {text: number for number, text in enumerate(texts)}
+    first, second = ([places[pair[side]] for pair, _ in rows] for side in (0, 1))
     labels = np.array([label for _, label in rows], np.float64)
 
     def compare(system: exact_search.System, title: str) -> Compared:
-        values: Floats = np.asarray(system.similarities(first, second), np.float64)
+        values: Floats = np.asarray(system.similarities(texts, first, second), np.float64)
         names = config.task.metrics
         return Compared(lambda chosen: metrics.score(names, labels[chosen], values[chosen]), rows=values.tolist())
 
     faults = [f"{pluralize(len(malformed), 'malformed row')} skipped, {malformed[0]}"] if malformed else []
     faults += ["all scores are equal, so that nothing correlates with them"] if len({*labels.tolist()}) < 2 else []
-    empty = sum(not text.strip() for text in [*first, *second])
+    empty = sum(not texts[place].strip() for place in [*first, *second])
     faults += [f"{pluralize(empty, 'text')} empty"] if empty else []
     return compare, {"dev": len(rows)}, faults, malformed
 

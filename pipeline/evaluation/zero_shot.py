@@ -10,6 +10,7 @@ Shapes: N pairs, P paradigms, R resamples.
 import json
 import re
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
@@ -17,9 +18,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from model.finetuning.features import Ids
+from model.finetuning.features import Ids, frame, texts
 from pipeline.common import counter_rng
-from pipeline.common.counter_rng import Bools, Floats
+from pipeline.common.counter_rng import Bools, Floats, Ints
 from pipeline.config import EvaluateConfig, TaskConfig
 from pipeline.console import terminal
 from pipeline.console.bars import Bar
@@ -368,14 +369,12 @@ def framed(wordpiece: WordPiece, pairs: Pairs) -> tuple[list[Ids], Ids]:
     A space divides context and sentence. No token spans both, but in a byte-level BPE the space is
     part of the sentence's first token, as it is within a text.
     """
-    from model.finetuning import features
-
     sides = _sides(pairs)
-    parts = features.texts(wordpiece, _in_context(wordpiece, pairs))
-    before = features.texts(wordpiece, sides) if any(sides) else [np.zeros(0, np.int64)] * len(parts)
+    parts = texts(wordpiece, _in_context(wordpiece, pairs))
+    before = texts(wordpiece, sides) if any(sides) else [np.zeros(0, np.int64)] * len(parts)
     first = 1 + np.array([len(part) for part in before], np.int64)
     whole = [np.concatenate([a, b]) for a, b in zip(before, parts, strict=True)]
-    return [features.frame(wordpiece, ids, None)[0] for ids in whole], first
+    return [frame(wordpiece, ids, None)[0] for ids in whole], first
 
 
 def continuations(wordpiece: WordPiece, pairs: Pairs, first: Ids) -> list[Bools]:
@@ -513,16 +512,16 @@ def _members(names: list[str], pairs: Pairs, place: int) -> dict[str, list[int]]
 
 def _resampled(right: Bools, seed: int, name: str) -> Floats:
     """Return the accuracies `(R,)` of resamples of the pairs of a paradigm."""
-    count = len(right)
     key = counter_rng.key(seed, "bootstrap", name)
-    found = np.empty(RESAMPLES)
-    block = max(1, 2**20 // count)  # resamples that are drawn at once
+    return np.concatenate([right[chosen].mean(1) for chosen in resamples(key, len(right))])
+
+
+def resamples(key: np.uint64, count: int) -> Iterator[Ints]:
+    """Yield the places of `count` values in resamples of them `(r, count)`, as many resamples as are drawn at once."""
+    block = max(1, 2**20 // count)
     for start in range(0, RESAMPLES, block):
         stop = min(start + block, RESAMPLES)
-        places = np.arange(start * count, stop * count)
-        chosen = counter_rng.integers(key, places, count)
-        found[start:stop] = right[chosen].reshape(-1, count).mean(1)
-    return found
+        yield counter_rng.integers(key, np.arange(start * count, stop * count), count).reshape(-1, count)
 
 
 def _entry(means: Floats, draws: Floats, counts: npt.NDArray[np.int64]) -> dict[str, Any]:
