@@ -12,7 +12,6 @@ from pipeline.errors import ConfigError, named
 if TYPE_CHECKING:
     from omegaconf import DictConfig
 
-OF_SOURCE: dict[str, tuple[str, ...]] = dict.fromkeys(["corpus.path"], ("source",))
 ENGINES = ("local", "prism", "flink", "spark", "dataflow")
 
 
@@ -178,14 +177,22 @@ class DownloadConfig(StageConfig):
 
 
 @dataclass(kw_only=True)
-class VocabConfig(StageConfig):
-    """`python -m pipeline.vocab`."""
+class ReadingConfig(StageConfig):
+    """The options of every stage that reads a corpus."""
 
-    _only = dict.fromkeys(["size"], ("existing", None))
-    _yields = dict.fromkeys(["existing"], ("size",)) | OF_SOURCE
+    _yields = dict.fromkeys(["corpus.path"], ("source",))
 
     corpus: CorpusConfig = option()
     source: str = input_path(help="Download folder, read if corpus.path is null.")
+
+
+@dataclass(kw_only=True)
+class VocabConfig(ReadingConfig):
+    """`python -m pipeline.vocab`."""
+
+    _only = dict.fromkeys(["size"], ("existing", None))
+    _yields = dict.fromkeys(["existing"], ("size",)) | ReadingConfig._yields
+
     existing: str | None = input_path(None, "Folder, vocab.txt or tokenizer.json to use instead of learning one.")
     additions: str | None = input_path(None, "File of entries, one per line, to append to the existing ones.")
     learn: int = option(0, "Entries to learn from the corpus and append to the existing ones.", at_least=0)
@@ -218,17 +225,14 @@ class VocabConfig(StageConfig):
 
 
 @dataclass(kw_only=True)
-class PrepareConfig(StageConfig):
+class PrepareConfig(ReadingConfig):
     """`python -m pipeline.prepare`."""
 
     _only = dict.fromkeys(["short_sequence_probability"], ("pairs", "nsp", "sop"))
     _only |= dict.fromkeys(["cross_documents"], ("pairs", "none"))
-    _yields = OF_SOURCE
 
-    corpus: CorpusConfig = option()
     filters: FiltersConfig = group(FiltersConfig)
     runner: RunnerConfig = runtime_option()
-    source: str = input_path(help="Download folder, read if corpus.path is null.")
     vocab: str = input_path(help="Vocabulary folder.")
     pairs: str = option(
         "nsp",
@@ -279,13 +283,9 @@ class PrepareConfig(StageConfig):
 
 
 @dataclass(kw_only=True)
-class TasksConfig(StageConfig):
+class TasksConfig(ReadingConfig):
     """`python -m pipeline.tasks`: sample tasks in the GLUE layout, from held-out documents."""
 
-    _yields = OF_SOURCE
-
-    corpus: CorpusConfig = option()
-    source: str = input_path(help="Download folder, read if corpus.path is null.")
     validation_share: float = option(
         0.01, "Share of held-out documents, the same as for `prepare`: training never sees them.", above=0, below=1
     )
@@ -296,13 +296,9 @@ class TasksConfig(StageConfig):
 
 
 @dataclass(kw_only=True)
-class PairsConfig(StageConfig):
+class PairsConfig(ReadingConfig):
     """`python -m pipeline.pairs`: pairs of texts of one's own, and a retrieval set of held-out documents."""
 
-    _yields = OF_SOURCE
-
-    corpus: CorpusConfig = option()
-    source: str = input_path(help="Download folder, read if corpus.path is null.")
     pretrained: str = input_path(
         help="Model that is to be trained on pairs, in Hugging Face's format: texts are as long as it has learnt."
     )
