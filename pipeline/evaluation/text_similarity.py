@@ -189,7 +189,7 @@ def similarity(config: EvaluateConfig) -> tuple[Comparison, dict[str, int], list
     from pipeline.evaluation import metrics  # whose libraries take a second
 
     rows, malformed = examples.read_examples(config.data, config.task, config.task.dev)
-    texts = list(dict.fromkeys(text for pair, _ in rows for text in pair))  # equal ones are read once
+    texts = list(dict.fromkeys(pair[side] for side in (0, 1) for pair, _ in rows))  # equal ones are read once
     places = {text: number for number, text in enumerate(texts)}
     first, second = ([places[pair[side]] for pair, _ in rows] for side in (0, 1))
     labels = np.array([label for _, label in rows], np.float64)
