@@ -27,29 +27,24 @@ class Reader(text_lines.TextFiles):
         room = Budget(AssertionError)  # of no document yet
         for line in self.lines(file_range, log):
             _, owned, text = line
-            if name and text[:1].isdigit():  # a word
-                if ours:
-                    block.append(line)
-                    size += KEPT + len(text)
-                    if size > room.left:
-                        room.take(size)
-                continue
-            begins = text.startswith("# newdoc")
-            if begins and (found or block):
-                yield from self._document(name, found, block, file_range, log)
-                found, block = [], []
-            if not owned and (begins or not ours):
-                return
-            if begins or (ours and not name):
-                ours, name, size = True, text.partition("=")[2].strip() if begins else "", 0
-                name = name or text_lines.document_id(file_range, line.number)
-                room = text_lines.document_budget(file_range, line, "no end; put '# newdoc' lines into the file")
+            word = name and text[:1].isdigit()
+            if not word:
+                begins = text.startswith("# newdoc")
+                if begins and (found or block):
+                    yield from self._document(name, found, block, file_range, log)
+                    found, block = [], []
+                if not owned and (begins or not ours):
+                    return
+                if begins or (ours and not name):
+                    ours, name, size = True, text.partition("=")[2].strip() if begins else "", 0
+                    name = name or text_lines.document_id(file_range, line.number)
+                    room = text_lines.document_budget(file_range, line, "no end; put '# newdoc' lines into the file")
             if ours:
                 block.append(line)
                 size += KEPT + len(text)
                 if size > room.left:
                     room.take(size)
-                if not text.strip():
+                if not word and not text.strip():
                     sentence = self._sentence(block, file_range, log)
                     found += sentence
                     block, size = [], 0
