@@ -18,7 +18,6 @@ from pipeline.readers.io import byte_ranges, columns, compressed
 from pipeline.storage import placeholders, places
 from pipeline.storage.places import File
 
-SUFFIXES = (".arrow", ".feather", ".ipc")
 _FILE = b"ARROW1"
 _BROKEN = (OSError, ValueError, MemoryError, pa.ArrowException)
 
@@ -26,11 +25,11 @@ _BROKEN = (OSError, ValueError, MemoryError, pa.ArrowException)
 class Reader(columns.ColumnReader):
     """Reader of columns; a range of a file is one of batches, a stream is one range."""
 
-    members = SUFFIXES
+    members = (".arrow", ".feather", ".ipc")
 
     def splits(self, split_bytes: int) -> FileRanges:
         """Cut files between batches."""
-        files = files_of(self.corpus, self.source, SUFFIXES, saved, rows=True)
+        files = files_of(self.corpus, self.source, self.members, saved, rows=True)
         found = list[FileRange]()
         for path in files:
             with self._opened(str(path)) as reader:
@@ -82,10 +81,9 @@ class Reader(columns.ColumnReader):
             source = pa.memory_map(path) if isinstance(place, Path) else place.open()
             reader = pa.ipc.open_file(source) if head == _FILE else pa.ipc.open_stream(source)
         except _BROKEN as error:
-            why = placeholders.file_placeholder(place) if place.is_file() else None
+            why = f"not a complete file or stream of Arrow ({first_line(error)}); download the file again"
             why = "is Feather of version 1; write it again by pyarrow.feather" if head[:4] == b"FEA1" else why
-            why = why or f"not a complete file or stream of Arrow ({first_line(error)}); download the file again"
-            raise InputError(why, path=path) from error
+            raise placeholders.error_of(place, why) from error
         self.check(path, reader.schema, reader.schema.metadata or {})
         yield reader
 
@@ -102,6 +100,4 @@ def saved(found: list[File]) -> list[File]:
 
 
 def _batches(path: str, reader: Any) -> list[byte_ranges.Marked[int]]:
-    mark, size = places.mark_and_size(places.at(path))
-    count = reader.num_record_batches
-    return [(number, f"{mark}\x1f{number}", max(1, size // count)) for number in range(count)]
+    return byte_ranges.even(path, range(reader.num_record_batches))

@@ -2,22 +2,19 @@
 
 import re
 
-from pipeline.config import CorpusConfig
 from pipeline.readers.base import Document, Documents, FileRange, ReadLog
 from pipeline.readers.io import archives
 from pipeline.storage.placeholders import find_placeholder
 from pipeline.text import book_text, epub
 
-SUFFIXES = (".txt", ".md", ".epub")
 HEADER = 2**14  # characters in which a title is looked for
 _TITLE = re.compile(r"^(?:# (?!Title:)|(?:# )?Title: *+)(\S.*)", re.MULTILINE)  # of Markdown, Project Gutenberg
 
 
-class Reader(archives.ArchiveFiles):
+class Reader(archives.FileReader):
     """Reader of books; removes Project Gutenberg headers and licences, and hard wraps."""
 
-    def __init__(self, corpus: CorpusConfig, source: str):
-        super().__init__(corpus, source, SUFFIXES)
+    SUFFIXES = (".txt", ".md", ".epub")
 
     def read(self, file_range: FileRange, log: ReadLog) -> Documents:
         """Yield the books that begin in the file range."""

@@ -88,6 +88,20 @@ def files_of(
     raise ConfigError(f"is required for corpus {corpus.name}; add {key}=PATH, a file or folder", key)
 
 
+class WholeFiles:
+    """What readers have in common for which a file is one range, as it is read from its first byte."""
+
+    members: tuple[str, ...]
+
+    def __init__(self, corpus: CorpusConfig, source: str):
+        self.corpus, self.source = corpus, source
+
+    def splits(self, split_bytes: int) -> FileRanges:
+        """Return a range for each file."""
+        files = files_of(self.corpus, self.source, self.members)
+        return files.cut(CompressedFile(file).whole() for file in files)
+
+
 def what_is_missing(place: str, suffixes: tuple[str, ...]) -> str:
     """Return why no file of a corpus was found at `place`."""
     if glob.has_magic(place):

@@ -1,20 +1,15 @@
 """Pages of HTML, one per file, in folders or archives."""
 
-from pipeline.config import CorpusConfig
 from pipeline.readers.base import Document, Documents, FileRange, ReadLog
 from pipeline.readers.io import archives
 from pipeline.text import encodings, html_text
 
-SUFFIXES = (".html", ".htm", ".xhtml")
 
-
-class Reader(archives.ArchiveFiles):
+class Reader(archives.FileReader):
     """Reader of the main text of pages, without menus, footers and comments."""
 
     UNIT = "page"
-
-    def __init__(self, corpus: CorpusConfig, source: str):
-        super().__init__(corpus, source, SUFFIXES)
+    SUFFIXES = (".html", ".htm", ".xhtml")
 
     def read(self, file_range: FileRange, log: ReadLog) -> Documents:
         """Yield the pages that begin in the file range."""

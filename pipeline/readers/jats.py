@@ -6,11 +6,9 @@ Source: https://jats.nlm.nih.gov/archiving/tag-library/1.3/
 from collections import Counter
 from xml.etree.ElementTree import Element
 
-from pipeline.config import CorpusConfig
 from pipeline.readers.base import Document, Documents, FileRange, ReadLog
 from pipeline.readers.io import xml_prose
 
-SUFFIXES = (".nxml", ".xml", ".jats")
 _BLOCKS = "article-title subtitle title p list-item disp-quote verse-line speech def term sec abstract body"
 _DROPPED = "ref-list fn fn-group tex-math annotation inline-graphic object-id label back floats-group rt rp"
 _BETWEEN = (
@@ -40,9 +38,7 @@ class Reader(xml_prose.XmlFiles):
     """Reader of title, abstract and body; tables, figures and references are left out and counted."""
 
     UNIT = "article"
-
-    def __init__(self, corpus: CorpusConfig, source: str):
-        super().__init__(corpus, source, SUFFIXES)
+    SUFFIXES = (".nxml", ".xml", ".jats")
 
     def read(self, file_range: FileRange, log: ReadLog) -> Documents:
         """Yield the articles of the files that begin in the file range."""

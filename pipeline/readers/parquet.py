@@ -60,9 +60,8 @@ class Reader(columns.ColumnReader):
             # Pages are decompressed one by one: a row group of 1 GB does not need 1 GB of memory.
             file = pq.ParquetFile(source, buffer_size=1 << 20, pre_buffer=False)
         except (OSError, ValueError, pa.ArrowException) as error:
-            stand_in = placeholders.file_placeholder(place) if place.is_file() else None
-            why = stand_in or f"not a complete Parquet file ({error}); download the file again"
-            raise InputError(why, path=path) from error
+            why = f"not a complete Parquet file ({error}); download the file again"
+            raise placeholders.error_of(place, why) from error
         self.check(path, file.schema_arrow, file.metadata.metadata or {})
         return file
 

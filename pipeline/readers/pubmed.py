@@ -8,11 +8,10 @@ from collections.abc import Iterator
 from typing import Any
 from xml.etree.ElementTree import Element, XMLPullParser
 
-from pipeline.config import CorpusConfig
 from pipeline.errors import InputError
 from pipeline.readers import formats
-from pipeline.readers.base import Document, Documents, FileRange, FileRanges, ReadLog
-from pipeline.readers.files import files_of
+from pipeline.readers.base import Document, Documents, FileRange, ReadLog
+from pipeline.readers.files import WholeFiles
 from pipeline.readers.io import compressed, xml_prose
 from pipeline.readers.io.xml_prose import MALFORMED, events, local
 from pipeline.storage import budget, placeholders
@@ -21,19 +20,11 @@ _RECORDS = ("PubmedArticle", "PubmedBookArticle")
 _DELETED = "records that DeleteCitation withdraws; list their ids in filters.remove"
 
 
-class Reader:
+class Reader(WholeFiles):
     """Reader of records; a file is one range, as XML is read from its first byte."""
 
     UNIT = "record"
     members = compressed.suffixes(".xml")
-
-    def __init__(self, corpus: CorpusConfig, source: str):
-        self.corpus, self.source = corpus, source
-
-    def splits(self, split_bytes: int) -> FileRanges:
-        """Return a range for each file."""
-        files = files_of(self.corpus, self.source, self.members)
-        return files.cut(compressed.CompressedFile(file).whole() for file in files)
 
     def read(self, file_range: FileRange, log: ReadLog) -> Documents:
         """Yield the records of the file; their ids are PubMed's, with the number of a later version.
@@ -50,9 +41,9 @@ class Reader:
                 version = "1" if number is None else number.get("Version", "1")
                 yield Document(f"pubmed:{last}" + (f".{version}" if version != "1" else ""), text_of(citation))
         except (*MALFORMED, IndexError) as error:
-            why = placeholders.file_placeholder(file.file) or (None if last else formats.name_file(file, "pubmed"))
-            why = why or f"not well-formed XML after record {last or 'none'}: {error}; download the file again"
-            raise InputError(why, path=file_range.path) from error
+            other = None if last else formats.name_file(file, "pubmed")
+            why = other or f"not well-formed XML after record {last or 'none'}: {error}; download the file again"
+            raise placeholders.error_of(file.file, why) from error
 
     def _records(self, file_range: FileRange, log: ReadLog) -> Iterator[Element]:
         parser: XMLPullParser[Any] = XMLPullParser(("start", "end"))

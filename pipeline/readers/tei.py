@@ -7,13 +7,11 @@ import re
 from collections import Counter
 from xml.etree.ElementTree import Element
 
-from pipeline.config import CorpusConfig
 from pipeline.readers import formats
 from pipeline.readers.base import Document, Documents, FileRange, ReadLog
 from pipeline.readers.io import xml_prose
 from pipeline.text.book_text import JOINED, LineEnds
 
-SUFFIXES = (".xml", ".tei")
 _BLOCKS = (
     "p head l ab item sp speaker stage div lg list row cell text body front back abstract salute signed u post entry "
     "argument byline closer dateline docAuthor docDate epigraph opener postscript trailer addrLine castItem titlePart"
@@ -88,8 +86,7 @@ class Prose(xml_prose.Prose):
 class Reader(xml_prose.XmlFiles):
     """Reader of texts; of corrections, expansions and normal spellings these are read; notes are left out."""
 
-    def __init__(self, corpus: CorpusConfig, source: str):
-        super().__init__(corpus, source, SUFFIXES)
+    SUFFIXES = (".xml", ".tei")
 
     def read(self, file_range: FileRange, log: ReadLog) -> Documents:
         """Yield the works of the files that begin in the file range."""

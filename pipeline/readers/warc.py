@@ -17,13 +17,12 @@ from pipeline.common.schema import library
 from pipeline.config import CorpusConfig
 from pipeline.errors import InputError, first_line, refuse_panics
 from pipeline.readers import formats
-from pipeline.readers.base import Document, Documents, FileRange, FileRanges, ReadLog
-from pipeline.readers.files import files_of
+from pipeline.readers.base import Document, Documents, FileRange, ReadLog
+from pipeline.readers.files import WholeFiles
 from pipeline.readers.io import compressed
 from pipeline.storage import budget, placeholders, places
 from pipeline.text import encodings, html_text
 
-SUFFIXES = tuple(f"{end}{packed}" for end in (".warc", ".wet", ".wat") for packed in ("", ".gz", ".zst"))
 # Written after the last byte: where a file was cut off, fastwarc ends without a word, and this is not reached.
 _END_ID = "<urn:end-of-file>"
 _END = f"WARC/1.0\r\nWARC-Type: metadata\r\nWARC-Record-ID: {_END_ID}\r\nContent-Length: 0\r\n\r\n\r\n\r\n".encode()
@@ -57,24 +56,19 @@ def _is_whole(file: BinaryIO, last: Any) -> bool:
     return bool(end) and length.isdecimal() and file.seek(0, 2) >= begin + int(length)
 
 
-class Reader:
+class Reader(WholeFiles):
     """Reader of conversion records (WET), and of pages among responses and resources (WARC); one range a file.
 
     Skip reasons: `metadata` (headers, requests, revisits), `other media` (images, PDF), `status` (redirects, errors).
     """
 
     UNIT = "record"
-    members = SUFFIXES
+    members = tuple(f"{end}{packed}" for end in (".warc", ".wet", ".wat") for packed in ("", ".gz", ".zst"))
 
     def __init__(self, corpus: CorpusConfig, source: str):
-        self.corpus, self.source = corpus, source
+        super().__init__(corpus, source)
         self.warc = library("fastwarc.warc", "corpus.reader", corpus.reader, package="fastwarc")
         self.kinds, self.address = self.warc.WarcRecordType, self.warc.WarcHeader.WARC_TARGET_URI
-
-    def splits(self, split_bytes: int) -> FileRanges:
-        """Return a range for each file: records are compressed one by one, and read from the first."""
-        files = files_of(self.corpus, self.source, SUFFIXES)
-        return files.cut(compressed.CompressedFile(file).whole() for file in files)
 
     def read(self, file_range: FileRange, log: ReadLog) -> Documents:
         """Yield the records that are text.
@@ -98,9 +92,9 @@ class Reader:
                         yield document
                 whole = record and (record.record_id == _END_ID if packed else _is_whole(opened, record))
         except (OSError, ValueError, KeyError, OverflowError, compressed.GZIP_ERROR) as error:
-            why = placeholders.file_placeholder(path) or (record is None and formats.name_file(file, "warc"))
-            why = why or f"damaged after {last} ({first_line(error)}); download the file again"
-            raise InputError(why, path=path) from error
+            other = formats.name_file(file, "warc") if record is None else None
+            why = other or f"damaged after {last} ({first_line(error)}); download the file again"
+            raise placeholders.error_of(path, why) from error
         if not whole:
             raise InputError(f"truncated after {last}; download the file again", path=path)
 

@@ -5,7 +5,6 @@ from typing import Any
 
 from pipeline.common.schema import check, library
 from pipeline.config import CorpusConfig
-from pipeline.errors import InputError
 from pipeline.readers.base import Document, Documents, FileRange, FileRanges, ReadLog
 from pipeline.readers.files import files_of
 from pipeline.readers.io import byte_ranges
@@ -74,11 +73,8 @@ class Reader:
         try:
             return self.library.Archive(path)
         except RuntimeError as error:
-            stand_in = placeholders.file_placeholder(places.at(path)) if Path(path).is_file() else None
-            why = stand_in or f"not a complete ZIM file ({error}); download it again"
-            raise InputError(why, path=path) from error
+            why = f"not a complete ZIM file ({error}); download it again"
+            raise placeholders.error_of(places.at(path), why) from error
 
     def _items(self, path: str) -> list[byte_ranges.Marked[int]]:
-        mark, size = places.mark_and_size(places.at(path))
-        firsts = range(0, self._open(path).entry_count, ENTRIES)
-        return [(first, f"{mark}\x1f{first}", max(1, size // len(firsts))) for first in firsts]
+        return byte_ranges.even(path, range(0, self._open(path).entry_count, ENTRIES))

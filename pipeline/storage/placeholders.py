@@ -69,6 +69,12 @@ def file_placeholder(file: "File") -> str | None:
         return find_placeholder(opened.read(4 * HEAD).decode("utf-8", "replace"))
 
 
+def error_of(file: "File", why: str) -> InputError:
+    """Return the error of a file that cannot be read: which stand-in it is, or else `why`."""
+    stand_in = file_placeholder(file) if file.is_file() else None
+    return InputError(stand_in or why, path=file)
+
+
 def refuse(path: Path) -> None:
     """Raise InputError if a file is a stand-in, or cannot be read."""
     with readable(path):

@@ -142,6 +142,15 @@ class ArchiveFiles:
                 yield name, content
 
 
+class FileReader(ArchiveFiles):
+    """What readers of such files have in common; the names end in one of `SUFFIXES`."""
+
+    SUFFIXES: tuple[str, ...]
+
+    def __init__(self, corpus: CorpusConfig, source: str):
+        super().__init__(corpus, source, self.SUFFIXES)
+
+
 def tar_members(file_range: FileRange, log: ReadLog) -> Iterator[tuple[tarfile.TarInfo, IO[bytes] | None]]:
     """Stream the members of a tar archive but its folders; links and devices have no content.
 
@@ -161,7 +170,7 @@ def tar_members(file_range: FileRange, log: ReadLog) -> Iterator[tuple[tarfile.T
             pass
     except BROKEN_TAR as error:
         why = f"damaged tar archive after {last} ({error}); download it again"
-        raise InputError(f"{placeholders.file_placeholder(places.at(path)) or why}", path=path) from error
+        raise placeholders.error_of(places.at(path), why) from error
 
 
 def not_read(name: str) -> str:
@@ -209,8 +218,7 @@ def sized_members(path: File) -> list[byte_ranges.Marked[zipfile.ZipInfo]]:
         with path.open("rb") as file, zipfile.ZipFile(file) as archive:
             members = [m for m in archive.infolist() if m.filename and not m.is_dir()]
     except BROKEN_ZIP as error:
-        why = placeholders.file_placeholder(path) or f"not a readable zip archive ({error}); download it again"
-        raise InputError(why, path=path) from error
+        raise placeholders.error_of(path, f"not a readable zip archive ({error}); download it again") from error
     if any(member.flag_bits & 1 for member in members):
         raise InputError("is protected by a password; extract it, and name the folder", path=path)
     mark, _ = places.mark_and_size(path)

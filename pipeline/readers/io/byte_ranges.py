@@ -12,6 +12,7 @@ from typing import TypeVar
 from pipeline.common import counter_rng
 from pipeline.errors import InputError
 from pipeline.readers.base import FileRange, ReadLog
+from pipeline.storage import places
 
 Item = TypeVar("Item")
 Marked = tuple[Item, str, int]  # an item, a word that changes when it does, and its size
@@ -39,6 +40,12 @@ def cut(path: str, items: Iterable[Marked[Item]], split_bytes: int, *, loose: bo
         mine = listed[bisect.bisect_left(begins, start) : bisect.bisect_left(begins, end)]
         found.append(FileRange(path, start, end, stamp(mark for _, mark, _, _ in mine), items=len(mine)))
     return found
+
+
+def even(path: str, numbers: Sequence[int]) -> list[Marked[int]]:
+    """Return parts of a file, known by numbers, as if they were equally large."""
+    mark, size = places.mark_and_size(places.at(path))
+    return [(number, f"{mark}\x1f{number}", max(1, size // len(numbers))) for number in numbers]
 
 
 def placed(items: Iterable[Marked[Item]]) -> Iterator[tuple[Item, str, int, int]]:

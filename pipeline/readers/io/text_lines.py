@@ -70,8 +70,7 @@ class TextFiles:
         numbered: bool | None = None,
     ):
         check(numbered in (None, True, False), "must be true or false", "corpus.options.numbered", numbered)
-        self.members = names
-        self.corpus, self.source, self.names = corpus, source, names
+        self.corpus, self.source, self.members = corpus, source, names
         self.rows, self.prose, self.numbered = rows, prose, numbered
         self._forms: dict[str, FileFormat] = {}
 
@@ -81,7 +80,7 @@ class TextFiles:
 
     def splits(self, split_bytes: int) -> FileRanges:
         """Cut the files into byte ranges; empty files have none, unless they are compressed."""
-        files = files_of(self.corpus, self.source, self.names, self.of_reader, rows=self.rows)
+        files = files_of(self.corpus, self.source, self.members, self.of_reader, rows=self.rows)
         found, empty = list[FileRange](), 0
         for path in files:
             size = path.stat().st_size

@@ -71,7 +71,7 @@ def parse(raw: bytes, room: budget.Budget, unknown: set[str], encoding: str | No
     return root
 
 
-class XmlFiles(archives.ArchiveFiles):
+class XmlFiles(archives.FileReader):
     """Files and members of archives that are documents of XML."""
 
     def roots(self, file_range: FileRange, log: ReadLog, *wanted: str) -> Iterator[tuple[str, Element]]:
