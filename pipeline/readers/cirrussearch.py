@@ -4,7 +4,7 @@ Source: https://dumps.wikimedia.org/other/cirrus_search_index/
 """
 
 from pipeline.readers import jsonl
-from pipeline.readers.base import Document, Documents, FileRange, ReadLog
+from pipeline.readers.base import Documents, FileRange, ReadLog
 from pipeline.readers.io import text_lines
 
 
@@ -35,9 +35,6 @@ class Reader(jsonl.Reader):
                 if "namespace" in page:  # one of JSON or of data has no text
                     page.setdefault("text", None)
                 place = f"{self.corpus.name}:{action['index'].get('_id', line.number)}"
-                document: Document | None = self.document(page, place, log)
+                yield from self.documents_of(page, place, log)
             except (ValueError, AttributeError) as error:
                 text_lines.bad_line(log, file_range, line.number, str(error))
-                continue
-            if document is not None:
-                yield document

@@ -79,12 +79,9 @@ class Reader(row_fields.LineRows):
                     said = f"{len(fields)} fields instead of {len(names)}, divided by {separator!r}"
                     raise ValueError(f"{said}; quote a field that has it, or set corpus.options.separator")
                 row = dict(zip(names, fields, strict=True))
-                document = self.document(row, text_lines.document_id(file_range, number), log)
+                yield from self.documents_of(row, text_lines.document_id(file_range, number), log)
             except ValueError as error:
                 text_lines.bad_line(log, file_range, number, str(error))
-                continue
-            if document is not None:
-                yield document
 
     def _kept(self, lines: Iterator[text_lines.Line], file_range: FileRange) -> Iterator[str]:
         """Yield the lines; those of a row that has no end are more than may be kept."""

@@ -25,7 +25,7 @@ class Reader(row_fields.LineRows):
             first, row = file_range.start == 0 and line.number == 1, None
             try:
                 row = parse(line.text)
-                document = self.document(row, text_lines.document_id(file_range, line.number), log)
+                yield from self.documents_of(row, text_lines.document_id(file_range, line.number), log)
             except ValueError as error:
                 form = other_form(line.text) or formats.not_prose(line.text, "jsonl") if first else None
                 # In a file of another format, or with other fields, every line would be skipped.
@@ -33,9 +33,6 @@ class Reader(row_fields.LineRows):
                 other = not alone and file_range.path.lower().endswith(".json")  # as what says of a data set what it is
                 why = f"{form or error}{_NO_TEXTS if other else ''}"
                 text_lines.bad_line(log, file_range, line.number, why, offer_skip=alone)
-                continue
-            if document is not None:
-                yield document
 
 
 def other_form(first: str) -> str | None:

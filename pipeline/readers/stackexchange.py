@@ -61,11 +61,8 @@ class Reader(row_fields.LineRows):
                 if not row.startswith("<row "):
                     raise ValueError("neither <row … /> nor the element around all rows")
                 fields = _NONE | fromstring(row).attrib
-                document = self.document(fields, f"{self.corpus.name}:{fields.get('Id')}", log)
+                yield from self.documents_of(fields, f"{self.corpus.name}:{fields.get('Id')}", log)
             except (ParseError, ValueError) as error:
                 file = compressed.CompressedFile(file_range.path)
                 other = formats.name_file(file, "stackexchange") if line.number < 5 else None
                 text_lines.bad_line(log, file_range, line.number, other or str(error), offer_skip=not other)
-                continue
-            if document is not None:
-                yield document

@@ -66,8 +66,7 @@ class Reader(text_lines.TextFiles):
                 yield self._article(opened[1], self._body(split, line, lines), tally)
             # In a file of elements such a line is part of an article, of which a split may own the end alone.
             elif line.text.startswith("{") and self.form(split.path).first[:1] == "{":
-                if (document := self._object(split, line, tally)) is not None:
-                    yield document
+                yield from self._object(split, line, tally)
             elif first and line.text.strip() and split.start == 0:
                 why = "neither <doc …> nor a JSON object: not of WikiExtractor; choose another corpus.reader"
                 raise InputError(why, path=split.path, line=line.number)
@@ -94,15 +93,15 @@ class Reader(text_lines.TextFiles):
         title = html.unescape(known.get("title", ""))
         return self._document(known.get("id", "?"), title, "\n".join(body), tally)
 
-    def _object(self, split: FileRange, line: text_lines.Line, tally: ReadLog) -> Document | None:
+    def _object(self, split: FileRange, line: text_lines.Line, tally: ReadLog) -> Documents:
         try:
             row = jsonl.parse(line.text)
             if not isinstance(row.get("text"), str):
                 raise ValueError(formats.not_prose(line.text) or "the object has no text")
         except ValueError as error:
             text_lines.bad_line(tally, split, line.number, str(error))
-            return None
-        return self._document(str(row.get("id", "?")), str(row.get("title", "")), row["text"], tally)
+            return
+        yield self._document(str(row.get("id", "?")), str(row.get("title", "")), row["text"], tally)
 
     def _document(self, number: str, title: str, text: str, tally: ReadLog) -> Document:
         text = html.unescape(text).strip()

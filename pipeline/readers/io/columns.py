@@ -47,12 +47,9 @@ class ColumnReader(row_fields.RowReader):
             try:
                 if isinstance(row, UnicodeDecodeError):
                     raise row_fields.not_utf8(row)
-                document = self.document(row, where, log)
+                yield from self.documents_of(row, where, log)
             except ValueError as error:
                 log.reject(str(error), where)
-                continue
-            if document is not None:
-                yield document
 
 
 def holds_text(kind: pa.DataType) -> bool:

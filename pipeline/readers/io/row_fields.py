@@ -11,7 +11,7 @@ from unicodedata import normalize
 from pipeline.common.schema import check
 from pipeline.config import CorpusConfig
 from pipeline.errors import ConfigError, InputError
-from pipeline.readers.base import Document, FileRanges, ReadLog
+from pipeline.readers.base import Document, Documents, FileRanges, ReadLog
 from pipeline.readers.io import text_lines
 from pipeline.text import html_text
 
@@ -133,15 +133,15 @@ class RowReader:
             )
         return bool(compare(str(value), wanted))
 
-    def document(self, row: Mapping[str, Any], place: str, log: ReadLog) -> Document | None:
-        """Return the document of a row; `place` is its id if no field is. None: it is left out, and counted.
+    def documents_of(self, row: Mapping[str, Any], place: str, log: ReadLog) -> Documents:
+        """Yield the document of a row unless it is left out, and counted; `place` is its id if no field is.
 
         Raises:
             ValueError: a field is missing or does not hold text.
         """
         if not all(self._wants(row, place, *each) for each in self.conditions):
             log[LEFT_OUT] += 1
-            return None
+            return
         parts = [part for name in self.text if (part := prose(self._value(row, name, place), name))]
         text = "\n".join(map(html_text.text_of, parts) if self.html else parts)
         if not self.html:
@@ -150,7 +150,7 @@ class RowReader:
             log.notes.update([HTML_NOTE] * bool(marked) + [ENDS_NOTE] * bool("\\n" in text and _ENDS.search(text)))
         name = self._value(row, self.id, place) if self.id else None
         title = None if "title" in self.text else row.get("title")
-        return Document(place if name is None else str(name), text, title=title if isinstance(title, str) else "")
+        yield Document(place if name is None else str(name), text, title=title if isinstance(title, str) else "")
 
     def _value(self, row: Mapping[str, Any], name: str, place: str) -> Any:
         """Return the value of a field, possibly nested (`meta.text`); of null all fields are null.
