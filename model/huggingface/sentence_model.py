@@ -174,12 +174,9 @@ def _dense(path: Path, folder: Path) -> "list[Any]":
 
     stated = read_object(path / "config.json")
     kind = str(stated.get("activation_function", "Tanh")).rpartition(".")[2]
-    plain = {stated.get(f"module_{end}_name") or "sentence_embedding" for end in ("input", "output")}
-    if (
-        kind not in ("Tanh", "Identity", "GELU", "ReLU")
-        or plain != {"sentence_embedding"}
-        or stated.get("use_residual")
-    ):
+    read_and_made = {stated.get(f"module_{end}_name") or "sentence_embedding" for end in ("input", "output")}
+    plain = read_and_made == {"sentence_embedding"} and not stated.get("use_residual")
+    if kind not in ("Tanh", "Identity", "GELU", "ReLU") or not plain:
         raise _unsupported(folder, [f"Dense of another kind than supported ({kind})"])
     file = path / "model.safetensors"
     try:
