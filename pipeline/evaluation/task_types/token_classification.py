@@ -43,6 +43,7 @@ AS_COLUMNS = (  # keeps empty lines
     """python -c "import csv, sys; print(*map('\\t'.join, csv.reader(sys.stdin{})), sep='\\n')\" <{} >{}.conll"""
 )
 _INDEX = re.compile(r"-?\d+")
+_FIRST = re.compile("[BISU][-_]", re.IGNORECASE)
 _UNSPACED = re.compile(f"[{UNSPACED}]")
 _ID = re.compile(r"\d+([-.]\d+)?")  # in CoNLL-U, of a word, or of a range of words or one that is not written
 
@@ -342,13 +343,17 @@ def _comments(lines: list[str], columns: list[int]) -> tuple[Callable[[str], boo
 def split_tags(tags: Iterable[str]) -> dict[str, tuple[str, str]]:
     """Return prefix and type of each of a task's tags, of IOB1, IOB2, IOBES, BMES and BILOU (U- is S-, L- is E-).
 
-    `B_PER` has them where all others do, a letter alone where B is one and all others have a prefix; else a tag is a
-    type (`NN-TL`), whose runs are entities.
+    `B_PER` has them where all others do, `PER-B` where all end so, one in B, a letter alone where B is one and all
+    others have a prefix; else a tag is a type (`NN-TL`), whose runs are entities.
     """
-    inside = {tag: tag[1:2] if tag[:1].upper() in PREFIXES else None for tag in {*tags} - {OUTSIDE, "o"}}
+    others = {*tags} - {OUTSIDE, "o"}
+    ends, marks = {tag[-1:].upper() for tag in others}, {tag[-2:-1] for tag in others}
+    at_end = "B" in ends <= {*PREFIXES} and marks in ({"-"}, {"_"}) and not any(map(_FIRST.match, others))
+    turned = {tag: tag[:-3:-1] + tag[:-2] if at_end else tag for tag in others}
+    inside = {tag: own[1:2] if own[:1].upper() in PREFIXES else None for tag, own in turned.items()}
     alone = inside.get("B") == "" and {*inside.values()} <= {"", "-"}
     mark = "_" if {*inside.values()} == {"_"} else "-"
-    found = {tag: (tag[0].upper(), tag[2:]) if own == mark else ("I", tag) for tag, own in inside.items()}
+    found = {tag: (own[0].upper(), own[2:]) if inside[tag] == mark else ("I", tag) for tag, own in turned.items()}
     found |= {tag: (tag.upper(), "") for tag, own in inside.items() if alone and not own}
     return found | dict.fromkeys("Oo", (OUTSIDE, ""))
 

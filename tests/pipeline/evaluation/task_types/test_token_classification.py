@@ -185,6 +185,9 @@ KNOWN = [
     ("o b-x i-x b-x o", {(1, 3, "x"), (3, 4, "x")}),
     ("B_x I_x B_x O", {(0, 2, "x"), (2, 3, "x")}),
     ("B_x I_x NN", {(0, 1, "B_x"), (1, 2, "I_x"), (2, 3, "NN")}),  # types alone
+    *((tags, {(0, 2, "x"), (2, 3, "x")}) for tags in ("x-B x-I x-B O", "x_B x_I x_B O", "x-b x-e x-s o")),
+    ("I-B I-I B-B", {(0, 1, "B"), (1, 2, "I"), (2, 3, "B")}),  # prefixes in front
+    ("x-A x-B", {(0, 1, "x-A"), (1, 2, "x-B")}),  # types alone
     ("S S E L O", {(0, 2, "S"), (2, 3, "E"), (3, 4, "L")}),
     ("B M M E S B E", {(0, 4, ""), (4, 5, ""), (5, 7, "")}),
     ("NN-TL JJ-TL NN", {(0, 1, "NN-TL"), (1, 2, "JJ-TL"), (2, 3, "NN")}),  # types alone, as of Brown's corpus
