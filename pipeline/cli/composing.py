@@ -45,6 +45,7 @@ NO_GROUP = re.compile(r"Invalid type assigned: .* is not a subclass of .*value: 
 NOT_ONE = re.compile(r"Cannot convert '(?:list|dict)' to string: '(.*)'")
 NOT_THERE = re.compile(r"Could not delete (?:from config\. )?'([^']+)'")
 NOT_CHOSEN = re.compile(r"Missing mandatory value: (\w+)$", re.M)
+OF_FILE = re.compile(r"full_key: (\S+)")  # of an error in a file, that Hydra gives as a text alone
 MERGED = re.compile(r"merging override \+*([^=]+)=")
 ALL_KEYS = f"{named('--help')} lists all keys"
 NULL_ITEM = 'must not be null; leave it out, or type "null" for the text'
@@ -167,15 +168,17 @@ def explain(error: Exception) -> UserError:
     text, full = str(error), str(getattr(error, "full_key", None) or getattr(error, "key", None) or "")
     if typed and typed[1].endswith(f".{full}"):  # OmegaConf knows the last part of a new key alone
         full = typed[1]
+    full = full or "".join(OF_FILE.findall(text)[:1])
     if isinstance(error, UserError):
         return error
     if isinstance(error, ConfigKeyError | ConfigAttributeError) and error.full_key:
         return unknown_key(full, error.object_type)
+    if (wrong := WRONG_TYPE.search(text)) and full:
+        more = ", or null" if (node := getattr(error, "child_node", None)) is not None and node._is_optional() else ""
+        more += "; an underscore parts thousands alone, as in 1_000" * ("_" in wrong[1])
+        more += "; items of a list have commas between them" * (full.endswith("]") and " " in wrong[1])
+        return ConfigError(f"must be {TYPES[wrong[2] or wrong[3]]}{more}", full, wrong[1])
     if isinstance(error, ValidationError):
-        if wrong := WRONG_TYPE.search(text):
-            more = ", or null" if (node := error.child_node) is not None and node._is_optional() else ""
-            more += "; items of a list have commas between them" * (full.endswith("]") and " " in wrong[1])
-            return ConfigError(f"must be {TYPES[wrong[2] or wrong[3]]}{more}", full, wrong[1])
         one = NO_GROUP.search(text)
         if "is not Optional" in text or (one is not None and one[1] == "None"):
             return ConfigError(NULL_ITEM if full.endswith("]") else "must not be null", full, None)

@@ -15,7 +15,7 @@ from hydra._internal.utils import get_args_parser
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
 from hydra.errors import HydraException
-from omegaconf import DictConfig, ListConfig, OmegaConf
+from omegaconf import DictConfig, FloatNode, IntegerNode, ListConfig, OmegaConf, _utils
 
 from pipeline.cli.conf_files import CONF, choices
 from pipeline.common.tables import read_table
@@ -30,6 +30,13 @@ BRACKET_FIRST = re.compile(r"\[[^\[\]]*\][^\]]+")  # a text, not a list: [ab]/x
 LIST = re.compile(r"\[([^\[\]{}()'\"\\$]*)\]")  # without quotation marks, and in one level
 QUOTES = "“”„‘’«»"  # of a text processor; a shell reads them as letters
 RESERVED = ("null", "true", "false", "inf", "nan")  # words that do not parse as text
+# A number as people read it, where an underscore parts thousands: YAML, Hydra and int() take 1_0 for 10.
+WHOLE = r"[+-]?(?:0|[1-9]\d*|[1-9]\d{0,2}(?:_\d{3})+)"
+NUMBER = re.compile(rf"(?:{WHOLE}(?:\.\d*)?|[+-]?\.\d+)(?:[eE][+-]?\d+)?")
+# What Hydra takes for a number in a value, a list or a dictionary; and texts in quotation marks.
+DIGITS = re.compile(
+    r"""'[^']*'|"[^"]*"|(^|[\[,]\s*|[{,]\s*\w+\s*:\s*)([+-]?\d[\d._]*(?:[eE][+-]?[\d_]+)?)(?=\s*(?:[\]},]|$))"""
+)
 SEARCH_PATH = "hydra.searchpath"  # more folders of YAML files
 OPEN = re.compile(r"(corpus\.options|corpus\.parts|runner\.options)\b")  # groups that take any key
 # Of a run: keys of all trainings, whose schema the stages check.
@@ -37,6 +44,39 @@ OF_TRAININGS = re.compile(r"^\+*(?=model\.\w)")
 
 # From Python 3.14 on argparse refuses a help that Hydra 1.3 gives: an object, not a text.
 vars(argparse)["_ActionsContainer"]._check_help = lambda *_: None
+
+_LOADER, _CONVERT = _utils.get_yaml_loader, "_validate_and_convert_impl"
+
+
+def plain_loader() -> Any:
+    """Return OmegaConf's loader of YAML, by which values are those of the command line: `no` and `1:30` are texts.
+
+    YAML 1.1 reads false, 90, and 8 for `010`.
+    """
+    loader, tag = _LOADER(), "tag:yaml.org,2002:"
+    loader.yaml_implicit_resolvers = {
+        first: [one for one in known if one[0] in (f"{tag}null", f"{tag}merge")]
+        for first, known in loader.yaml_implicit_resolvers.items()
+    }
+    for name, pattern, first in (
+        ("bool", "true|false", "tf"),
+        ("int", WHOLE, "+-0123456789"),
+        ("float", rf"{NUMBER.pattern}|[+-]?\.inf|\.nan", "+-.0123456789"),
+    ):
+        anchored = re.compile(f"(?:{pattern})$", re.IGNORECASE)
+        loader.add_implicit_resolver(f"{tag}{name}", anchored, [*first, *first.upper()])
+    return loader
+
+
+def convert_number(node: Any, value: Any, convert: Callable[[Any, Any], Any]) -> Any:
+    """Return a value as OmegaConf's node of numbers does, but no text with an underscore that parts no thousands."""
+    stray = isinstance(value, str) and "_" in value and not NUMBER.fullmatch(value)
+    return convert(node, None if stray else value)  # it refuses None
+
+
+_utils.get_yaml_loader = plain_loader
+for kind in (IntegerNode, FloatNode):
+    setattr(kind, _CONVERT, functools.partialmethod(convert_number, convert=getattr(kind, _CONVERT)))
 
 
 def search_path(overrides: Words) -> Folders:
@@ -90,7 +130,7 @@ def render_argv(words: Words, command: str, schema: type | None = None) -> Words
     """Return the words of a command line in the form of Hydra's parser: options, then overrides.
 
     A `+` that users type makes no difference, whether or not a group has a default. What the schema
-    says is a text stays as typed.
+    says is a text stays as typed, as does what no reader takes for a number.
 
     Raises:
         ConfigError: a word is not a valid override.
@@ -101,6 +141,7 @@ def render_argv(words: Words, command: str, schema: type | None = None) -> Words
     quiet = ["hydra/job_logging=none", "hydra/hydra_logging=none"]
     made = default_groups(command)
     typed = [expand_section_name(quote_texts(quote_unparsable(word), schema), schema) for word in overrides]
+    typed = [keep_underscores(word) for word in typed]
     signed = [normalize_sign(expand_exponent(word), made, schema) for word in typed]
     if command == "run":
         signed = [OF_TRAININGS.sub("++", word, count=1) for word in signed]
@@ -122,6 +163,17 @@ def quote_texts(word: str, schema: type | None) -> str:
     if items is None or not items[1].strip():
         return word
     return f"{key}=[{','.join(quote_ambiguous(item.strip()) for item in items[1].split(','))}]"
+
+
+def keep_underscores(word: str) -> str:
+    """Return an override with quotation marks at what Hydra, but nobody else, takes for a number, such as `1_0`."""
+    key, equals, value = word.partition("=")
+
+    def kept(found: re.Match[str]) -> str:
+        stray = found[2] and "_" in found[2] and not NUMBER.fullmatch(found[2])
+        return f"{found[1]}'{found[2]}'" if stray else found[0]
+
+    return f"{key}{equals}{DIGITS.sub(kept, value)}"
 
 
 def expand_section_name(word: str, schema: type | None) -> str:

@@ -6,6 +6,7 @@ import pytest
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hypothesis import given
 from hypothesis import strategies as st
+from omegaconf import OmegaConf
 
 from pipeline.cli import composing
 from pipeline.cli.composing import check_addresses
@@ -22,6 +23,7 @@ from pipeline.config import (
 from pipeline.errors import ConfigError
 from tests.support import forked
 from tests.support.refusals import refused
+from tests.support.runs import configured
 
 
 @pytest.mark.parametrize(
@@ -87,6 +89,22 @@ def test_a_text_stays_as_typed_and_so_do_labels(typed):
     assert config.workdir == typed.replace("~", str(Path.home()))
     words = ["+task=own", "task.labels=[true, 1_0,1e3,no]", "pretrained=x", "out=y"]
     assert list(composing.compose("evaluate", EvaluateConfig, words).task.labels) == ["true", "1_0", "1e3", "no"]
+
+
+@pytest.mark.parametrize("value", ["no", "1:30", "010", "1_0", "1_000", "1_0.5", "1e3", "TRUE", "null", "[1_0,2]"])
+def test_a_file_is_read_as_the_command_line_is(tmp_path, value):
+    path = tmp_path / "x.yaml"
+    path.write_text(f"x: {value}")
+    typed = parse_override(overrides("run", f"x={value}")[0])
+    assert OmegaConf.to_container(OmegaConf.load(path)) == {"x": typed.value()}
+
+
+@pytest.mark.parametrize(
+    ("typed", "key"), [("task.dev_share=1_0", "task.dev_share"), ("seeds=[1_000,1_0]", "seeds[1]")]
+)
+def test_an_underscore_parts_thousands_alone(typed, key):
+    with refused(ConfigError, "1_000", key=key, value="1_0"):
+        configured("evaluate", "+task=own", "pretrained=x", typed)
 
 
 # An address of an object store is never taken for a local folder.
