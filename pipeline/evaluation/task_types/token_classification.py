@@ -30,6 +30,7 @@ Parsed = tuple[list[Sentence], list[str]]  # sentences, malformed lines
 OUTSIDE = "O"
 ALONE = ("S", "U")  # prefixes of an entity of one word
 PREFIXES = (OUTSIDE, "B", "I", "M", "E", "L", *ALONE)
+NO_ENTITY = ("0", "_", "-", "none", "null", "other", "out", "outside")  # where no tag is O
 TOKENS, TAGS = ("tokens", "words"), ("ner_tags", "tags")  # columns of rows, unless the task names others
 Spans = list[tuple[int, int]]
 INNER = 20  # of as many times that a mark is there, once within a word
@@ -43,6 +44,7 @@ AS_COLUMNS = (  # keeps empty lines
     """python -c "import csv, sys; print(*map('\\t'.join, csv.reader(sys.stdin{})), sep='\\n')\" <{} >{}.conll"""
 )
 _INDEX = re.compile(r"-?\d+")
+_TAG = re.compile("[O0_-]|[BIESLUM][-_:].+")
 _FIRST = re.compile("[BISU][-_]", re.IGNORECASE)
 _UNSPACED = re.compile(f"[{UNSPACED}]")
 _ID = re.compile(r"\d+([-.]\d+)?")  # in CoNLL-U, of a word, or of a range of words or one that is not written
@@ -81,14 +83,14 @@ class Tagging(TaskType):
         place, content = examples.need(self._data, self._task, name)
         columns = [*(self._task.columns or ["0"]), *([self._task.label] if labelled else [])]
         if (found := table_files.objects_of(place, content, self._task.key, cure=FORM)) is not None:
-            return of_rows(place, *found, columns, self._task.labels)
+            return with_names(place, of_rows(place, *found, columns), self._task.labels)
         check(
             all(map(_INDEX.fullmatch, columns)),
             "must be indices where columns have no names, from 0, or from the end: -1",
             "task.columns",
             f"{self._task.columns}, task.label={self._task.label}",
         )
-        return parse(place, content, [int(column) for column in columns])
+        return with_names(place, parse(place, content, [int(column) for column in columns]), self._task.labels)
 
     def read(self, name: str, labelled: bool = True, rows: int | None = None, keep: Keep | None = None) -> Dataset:
         """See `TaskType`."""
@@ -215,11 +217,26 @@ def words_in(text: str, starts: str, ends: str, divides: str, characters: bool =
     return found
 
 
-def of_rows(place: str, rows: list[dict[str, Any]], lines: list[int], columns: list[str], labels: Tags) -> Parsed:
-    """Return sentences of rows of a list of words and one of tags, or their places in `labels`, and malformed rows.
+def with_names(place: str, parsed: Parsed, labels: Tags) -> Parsed:
+    """Return sentences with tags in place of numbers, where all are: their places in `labels`.
 
     Raises:
-        InputError: which columns to read is not known, numbers have no names, or no row is valid.
+        InputError: a number has no name.
+    """
+    every = {tag for _, tags in parsed[0] for tag in tags}
+    if not every or not all(map(_INDEX.fullmatch, every)) or every <= {*labels}:
+        return parsed
+    if lost := [tag for tag in every if not 0 <= int(tag) < len(labels)]:
+        cure = "task.labels=[O,B-PER,I-PER] names 0, 1 and 2"
+        raise InputError(f"tag {min(lost, key=int)} has no name; {cure}", "task.labels", path=place)
+    return [(words, [labels[int(tag)] for tag in tags]) for words, tags in parsed[0]], parsed[1]
+
+
+def of_rows(place: str, rows: list[dict[str, Any]], lines: list[int], columns: list[str]) -> Parsed:
+    """Return sentences of rows of a list of words and one of tags, and malformed rows.
+
+    Raises:
+        InputError: which columns to read is not known, or no row is valid.
     """
     names = list(dict.fromkeys(chain.from_iterable(rows)))
     keys = [
@@ -235,12 +252,10 @@ def of_rows(place: str, rows: list[dict[str, Any]], lines: list[int], columns: l
         if not lists or not all(isinstance(word, str) and word.strip() for word in words):
             malformed.append(f"{place}, row {number}: needs lists of as many texts {' and '.join(keys)}")
             continue
-        numbers = [tag for tag in chain.from_iterable(tags) if not isinstance(tag, str)]
-        if not all(isinstance(tag, int) and 0 <= tag < len(labels) for tag in numbers):
-            cure = "task.labels=[O,B-PER,I-PER] names 0, 1 and 2"
-            raise InputError(f"tag {numbers[0]} has no name; {cure}", "task.labels", path=place, line=number)
-        named = [labels[tag] if isinstance(tag, int) else tag for tag in chain.from_iterable(tags)]
-        sentences.append((words, [normalize("NFC", tag) for tag in named]))
+        if not all(isinstance(tag, str | int) for tag in chain.from_iterable(tags)):
+            malformed.append(f"{place}, row {number}: has tags that are neither texts nor numbers")
+            continue
+        sentences.append((words, [normalize("NFC", str(tag)) for tag in chain.from_iterable(tags)]))
     if not sentences:
         raise InputError(f"has no sentences; {malformed[0]}", path=place)
     return sentences, malformed
@@ -300,6 +315,9 @@ def parse(place: str, content: bytes, columns: list[int]) -> Parsed:
     if words[1:] and all(map(_ID.fullmatch, words[1:])):
         cure = f"has numbers, not words; set task.columns=['{columns[0] + 1}']"
         raise InputError(f"column {columns[0]} {cure}", "task.columns", path=place)
+    if words[1:] and columns[0] == 0 and all(map(_TAG.fullmatch, words)):
+        cure = "set task.columns=['1'] task.label=0"
+        raise InputError(f"column 0 has tags, not words; {cure}", "task.columns", path=place)
     if len(sentences) == 1 and len(sentences[0][0]) > LONGEST:
         raise InputError(f"is one sentence of {len(sentences[0][0]):,} words; {FORM}", path=place)
     number, first = next(row for row in rows if row[1])
@@ -343,18 +361,24 @@ def _comments(lines: list[str], columns: list[int]) -> tuple[Callable[[str], boo
 def split_tags(tags: Iterable[str]) -> dict[str, tuple[str, str]]:
     """Return prefix and type of each of a task's tags, of IOB1, IOB2, IOBES, BMES and BILOU (U- is S-, L- is E-).
 
-    `B_PER` has them where all others do, `PER-B` where all end so, one in B, a letter alone where B is one and all
-    others have a prefix; else a tag is a type (`NN-TL`), whose runs are entities.
+    `B_PER` and `B:PER` have them where all others do, `PER-B` where all end so, one in B, a letter alone where B is one
+    and all others have a prefix; else a tag is a type (`NN-TL`), whose runs are entities. Where all others have one and
+    none is O, `0`, `_`, `-` or a word such as OTHER is outside.
     """
-    others = {*tags} - {OUTSIDE, "o"}
+    every = {*tags}
+    outside = every & {OUTSIDE, "o"} or {tag for tag in every if tag.casefold() in NO_ENTITY}
+    others = every - outside
     ends, marks = {tag[-1:].upper() for tag in others}, {tag[-2:-1] for tag in others}
     at_end = "B" in ends <= {*PREFIXES} and marks in ({"-"}, {"_"}) and not any(map(_FIRST.match, others))
     turned = {tag: tag[:-3:-1] + tag[:-2] if at_end else tag for tag in others}
     inside = {tag: own[1:2] if own[:1].upper() in PREFIXES else None for tag, own in turned.items()}
     alone = inside.get("B") == "" and {*inside.values()} <= {"", "-"}
-    mark = "_" if {*inside.values()} == {"_"} else "-"
+    mark = next((one for one in {*inside.values()} if one and is_mark(one)), "-")
+    all_have = {*inside.values()} == {mark}
+    mark = mark if all_have else "-"
     found = {tag: (own[0].upper(), own[2:]) if inside[tag] == mark else ("I", tag) for tag, own in turned.items()}
     found |= {tag: (tag.upper(), "") for tag, own in inside.items() if alone and not own}
+    found |= {tag: (OUTSIDE, "") if all_have or alone else ("I", tag) for tag in outside}
     return found | dict.fromkeys("Oo", (OUTSIDE, ""))
 
 

@@ -187,6 +187,10 @@ KNOWN = [
     ("B_x I_x NN", {(0, 1, "B_x"), (1, 2, "I_x"), (2, 3, "NN")}),  # types alone
     *((tags, {(0, 2, "x"), (2, 3, "x")}) for tags in ("x-B x-I x-B O", "x_B x_I x_B O", "x-b x-e x-s o")),
     ("I-B I-I B-B", {(0, 1, "B"), (1, 2, "I"), (2, 3, "B")}),  # prefixes in front
+    *((f"B-x I-x {tag} B-x", {(0, 2, "x"), (3, 4, "x")}) for tag in ("0", "_", "-", "OTHER", "out")),  # for O
+    ("B M E 0 S", {(0, 3, ""), (4, 5, "")}),
+    ("x x OTHER O", {(0, 2, "x"), (2, 3, "OTHER")}),
+    *((tags, {(0, 2, "x"), (2, 3, "y")}) for tags in ("B:x I:x B:y O", "B/x I/x B/y 0", "B.x I.x B.y o")),
     ("x-A x-B", {(0, 1, "x-A"), (1, 2, "x-B")}),  # types alone
     ("S S E L O", {(0, 2, "S"), (2, 3, "E"), (3, 4, "L")}),
     ("B M M E S B E", {(0, 4, ""), (4, 5, ""), (5, 7, "")}),
@@ -265,6 +269,7 @@ ROWS = [
 ]
 NUMBERS = {"B-ORG": 1, "O": 0}
 NUMBERED = [row | {"ner_tags": [NUMBERS[tag] for tag in row["ner_tags"]]} for row in ROWS]
+TYPED = [row | {"ner_tags": list(map(str, row["ner_tags"]))} for row in NUMBERED]
 
 
 def lines_of(rows):
@@ -286,11 +291,12 @@ def parquet_of(rows, names=None):
         (lines_of(ROWS), []),
         (json.dumps(ROWS, indent=1).encode(), []),
         (lines_of(NUMBERED), ["O", "B-ORG"]),
+        (lines_of(TYPED), ["O", "B-ORG"]),
         (parquet_of(ROWS), []),
         (parquet_of(NUMBERED, ["O", "B-ORG"]), []),
         (parquet_of(NUMBERED), ["O", "B-ORG"]),
     ],
-    ids=["lines", "list", "numbers", "parquet", "parquet of classes", "parquet of numbers"],
+    ids=["lines", "list", "numbers", "texts", "parquet", "parquet of classes", "parquet of numbers"],
 )
 @pytest.mark.parametrize("name", ["train", "train.conll", "train.jsonl"])
 def test_rows_are_read_by_what_they_are(tmp_path, wordpiece, content, labels, name):
@@ -310,8 +316,13 @@ def test_what_rows_lack_is_counted_or_named(tmp_path, wordpiece):
 
     found = read([*ROWS, {"tokens": ["a", "b"], "ner_tags": ["O"]}, {"tokens": "a b", "ner_tags": ["O", "O"]}])
     assert (len(found), [fault.split(":")[0][-5:] for fault in found.malformed]) == (2, ["row 3", "row 4"])
-    with refused(InputError, "task.labels=", key="task.labels", line=1):
-        read(NUMBERED)
+    for rows, match in (
+        (NUMBERED, "task.labels="),
+        (TYPED, "task.labels="),
+        ([ROWS[1] | {"ner_tags": [None]}], "row 1"),
+    ):
+        with refused(InputError, match):
+            read(rows)
     with refused(InputError, r"task\.columns=\[NAME\]", key="task.columns"):
         read([{"text": ["a"], "ner_tags": ["O"]}])
     with refused(InputError, "task.label=NAME", key="task.label"):
@@ -341,8 +352,10 @@ def test_csv_is_refused_with_a_command_that_makes_columns_of_it(tmp_path, wordpi
         ("1\tthe\tthe\tDET\t_\n2-3\tcan't\t_\t_\t_\n2\tcan\tcan\tAUX\t_\n3\tnot\tnot\tPART\t_\n", "task.columns"),
         ("EU\tB-ORG\t_\nsaid\tO\t_\n", "task.label"),
         ("".join(f"It w{n} by x{n}\n" for n in range(30)), "task.label"),
+        ("B-ORG\tEU\nO\tsaid\n\nO\tYes\n", "task.columns"),
+        ("EU\t1\nsaid\t0\n", "task.labels"),
     ],
-    ids=["numbers", "sentences", "CoNLL-U", "one tag", "prose"],
+    ids=["numbers", "sentences", "CoNLL-U", "one tag", "prose", "tags first", "tags in numbers"],
 )
 def test_a_column_of_other_things_than_words_or_tags_is_refused(tmp_path, wordpiece, text, key):
     with refused(InputError, f"{key}=", key=key):
