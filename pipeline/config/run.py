@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from pipeline.common.schema import Section, StageConfig, TrackerConfig, check, group, input_path, option
@@ -29,6 +30,7 @@ class ReportConfig(StageConfig):
             "out",
             self.out,
         )
+        check(len({*map(Path, self.runs)}) == len(self.runs), "contains a folder twice", "runs", self.runs)
         check(not self.runs or self.tracking.name != "wandb", "logs one run; set tracking=none", "tracking", "wandb")
         check(
             self.tracking.name != "wandb" or "://" not in self.workdir,

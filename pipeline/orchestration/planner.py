@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from model.training import cost, law, probe
-from pipeline.cli.overrides import Words
+from pipeline.cli.overrides import NUMBER, Words
 from pipeline.common import cores
 from pipeline.config import PrepareConfig, RunConfig
 from pipeline.console import terminal
@@ -101,10 +101,7 @@ def add_plan(words: Words, compose: Callable[[Words], RunConfig]) -> Words:
 
 def float_of(value: str) -> float:
     """Return the hours; ConfigError where they are none."""
-    try:
-        hours = float(value)
-    except ValueError:
-        hours = 0.0
+    hours = float(value) if NUMBER.fullmatch(value) else 0.0
     if not 0 < hours < float("inf"):
         raise ConfigError("must be a number above 0, such as 2 or 0.5", "hours", value)
     return hours

@@ -55,7 +55,7 @@ evaluate +task=sample_next pretrained=TMP data=TMP submit=true
 run corpus=sample train.optimizer.betas=[0.9 0.95]
 train deepspeed.zero_optimization=2
 train precision=bf16 deepspeed=zero0
-report runs=[TMP,TMP] stages=[TMP]
+report runs=[TMP] stages=[TMP]
 report runs=[TMP] workdir=TMP out=TMP/report
 report runs=[TMP] out=TMP/x tracking=wandb
 """

@@ -409,6 +409,8 @@ def test_figures_of_other_tokens_or_documents_are_not_compared_in_silence(tmp_pa
 def test_several_runs_need_a_folder_of_their_own_and_finished_stages(tmp_path, work):
     with refused(ConfigError, key="out"):
         ReportConfig(runs=["a", "b"], workdir="w", out="w/report")
+    with refused(ConfigError, "twice", key="runs"):
+        ReportConfig(runs=["a", "a/"], workdir="w", out="o")
     with refused(InputError, key="runs", value=str(tmp_path / "none")):
         report.run(ReportConfig(runs=[str(work), str(tmp_path / "none")], workdir="w", out=str(tmp_path / "out")))
     with refused(ConfigError, key="runs"):

@@ -63,6 +63,8 @@ def test_a_plan_of_an_earlier_release_stays_a_bert(words, tmp_path):
 
 
 def test_what_is_typed_counts(words):
+    with refused(ConfigError, key="hours", value="1_5"):
+        composed(*words, "hours=1_5")
     run = composed(*words, "hours=1", "vocab.size=1234", "train.optimizer.learning_rate=0.5", "model.layers=3")
     assert run.stages["vocab"].size == 1234
     assert run.stages["train"].optimizer.learning_rate == 0.5
