@@ -228,6 +228,8 @@ def json_objects(place: str, text: str, key: str | None, by_line: bool, hook: An
     if not isinstance(objects, list) or not all(isinstance(one, dict) for one in objects):
         entries = objects.items() if isinstance(objects, dict) else ()
         keys = [name for name, rows in entries if isinstance(rows, list) and all(isinstance(row, dict) for row in rows)]
+        if key is None and len(keys) == 1:
+            return json_objects(place, text, keys[0], by_line, hook)
         cure = f"set task.key to one of its keys: {', '.join(keys)}" if keys else "write an object of each row a line"
         raise InputError(f"is not a list of objects; {cure}", "task.key", path=place)
     return objects, lines or list(range(1, len(objects) + 1))

@@ -41,6 +41,9 @@ def refuse_others(path: Path) -> None:
                 "folder of that model, with tokenizer_config.json or tokenizer.json",
                 path=found,
             )
+        if found.name == "vocab.json" and not described and not (folder / "merges.txt").is_file():
+            why = "has no merges.txt next to it; for WordPiece, write its tokens by their ids, one a line, as vocab.txt"
+            raise InputError(why, path=found)
         kind = "AutoTokenizer" if described else "RobertaTokenizer"
         rewrite = f"from transformers import {kind} as A; A.from_pretrained('{folder}').save_pretrained('NEW')"
         command = f'python -c "{rewrite}"'

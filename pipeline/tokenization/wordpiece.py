@@ -176,7 +176,8 @@ def read(path: Path, options: normalization.Options | None = None) -> str:
     if path.is_dir():
         found = [name for name in ("tokenizer.json", "vocab.txt") if (path / name).is_file()]
         if not found:
-            raise InputError("has neither tokenizer.json nor vocab.txt; run python -m pipeline.vocab", path=path)
+            why = "has neither tokenizer.json nor vocab.txt; name the folder of a model, or of python -m pipeline.vocab"
+            raise InputError(why, path=path)
         path /= found[0]
     placeholders.refuse(path)
     if path.suffix != ".json":

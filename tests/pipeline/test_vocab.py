@@ -198,6 +198,9 @@ def test_no_text_is_an_error(tmp_path):
         make(tmp_path, tmp_path / "out")
     with refused(ConfigError, "hf download owner/name --local-dir", key="existing"):
         make(tmp_path, tmp_path / "other", existing="owner/name")
+    (tmp_path / "vocab.json").write_text('{"[UNK]": 0}')
+    with refused(InputError, "vocab.txt", path=str(tmp_path / "vocab.json")):
+        make(tmp_path, tmp_path / "third", existing=str(tmp_path))
 
 
 @pytest.mark.parametrize(("entry", "lowercase"), [("word", True), ("Word", False)])

@@ -99,7 +99,7 @@ with zipfile.ZipFile(SPREADSHEET := io.BytesIO(), "w") as file:  # as Excel's ar
     file.writestr("xl/workbook.xml", "<workbook/>")
 BROKEN = [("a", parquet(ROWS)[:-9], "Parquet"), ("a.csv", SPREADSHEET.getvalue(), "export it as CSV")]
 BROKEN += [("a.csv.gz", PACKED[:cut], r"a\.csv\.gz: truncated at byte") for cut in (5, -3)]
-BROKEN += [("a.json", b'{"text": ["a"], "label": [1]}', "a line"), ("a.json", b'{"a": 1, "b": [{}]}', r"keys: b$")]
+BROKEN += [("a.json", b'{"text": ["a"], "label": [1]}', "a line"), ("a.json", b'{"a": [{}], "b": [{}]}', r"keys: a, b$")]
 BROKEN += [("a.csv", b'text,label\n"not closed,1\nsome "quoted" words,0\n', None)]
 BROKEN += [("a.csv", b'text,label\n"a \\"good\\" film",1\n', None)]
 BROKEN += [("a.jsonl", b'{"text": "a", "text": "b", "label": 1}\n', None), ("a.json", b"[]", "no objects")]
@@ -143,6 +143,8 @@ def test_rows_without_a_key_are_named_and_broken_json_too(tmp_path):
     (tmp_path / "a.json").write_text('{"x": [], "y": []}')
     with refused(InputError, "x, y", key="task.key"):
         read_columns(tmp_path, OWN, "a.json")
+    (tmp_path / "a.json").write_text('{"version": 1, "x": [{"text": "a", "label": "1"}]}')
+    assert not read_columns(tmp_path, OWN, "a.json").malformed
 
 
 def test_json_rows_may_lack_keys_that_the_task_does_not_use(tmp_path):
