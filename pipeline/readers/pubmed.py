@@ -39,7 +39,9 @@ class Reader(WholeFiles):
                 number = citation.find("PMID")
                 last = "" if number is None else number.text or ""
                 version = "1" if number is None else number.get("Version", "1")
-                yield Document(f"pubmed:{last}" + (f".{version}" if version != "1" else ""), text_of(citation))
+                text = text_of(citation)
+                title = "" if citation.find("Article/ArticleTitle") is None else text.partition("\n")[0]
+                yield Document(f"pubmed:{last}" + (f".{version}" if version != "1" else ""), text, title=title)
         except (*MALFORMED, IndexError) as error:
             other = None if last else formats.name_file(file, "pubmed")
             why = other or f"not well-formed XML after record {last or 'none'}: {error}; download the file again"

@@ -189,7 +189,7 @@ def test_a_record_of_pubmed_is_its_title_and_the_parts_of_its_abstract(tmp_path)
     (whole, title), log = read(config("pubmed", path))
     assert whole.id == "pubmed:7"
     assert whole.text == "Role of p53 in CO2 & H2O.\nCells of mice grow.\nOf x none."
-    assert (title.id, title.text) == ("pubmed:8.2", "Role of p53 in CO2 & H2O.")
+    assert (title.id, title.text) == ("pubmed:8.2", whole.title) == ("pubmed:8.2", "Role of p53 in CO2 & H2O.")
     ((note, count),) = log.notes.items()
     assert "DeleteCitation" in note
     assert count == 2
