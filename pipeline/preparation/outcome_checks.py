@@ -8,7 +8,8 @@ from pipeline.console.formatting import pluralize
 from pipeline.errors import InputError, named
 from pipeline.filtering import filters
 from pipeline.preparation.plan import PreparePlan
-from pipeline.readers.formats import MARKED
+from pipeline.readers.files import UNREAD
+from pipeline.readers.formats import MARKED, by_name
 from pipeline.readers.io.row_fields import ENDS_NOTE, HTML_NOTE, LEFT_OUT
 from pipeline.records.estimate import size
 from pipeline.records.metrics import MIXED, OUTCOMES, CorpusCounts
@@ -154,6 +155,9 @@ def warnings(plan: PreparePlan, counts: CorpusCounts, lowest: LowestHashes) -> l
         if said in (HTML_NOTE, ENDS_NOTE, MARKED) and count >= NOTED * counts.documents["read"]:
             cure = said.replace("corpus.", f"corpus.parts.{part}." if part else "corpus.")
             found.append(f"{min(1, count / counts.documents['read']):.0%} of the documents are {cure}")
+    unread = [(count, note) for note, count in counts.notes.items() if note.endswith(UNREAD)]
+    listed = [f"{count:,} {note}" for count, note in unread if count > 1 or by_name(f"a{note.split()[-4]}")]
+    found += [f"corpus={config.corpus.reader} does not read all files: {', '.join(listed)}"] * bool(listed)
     if config.corpus.options.get("where") and LEFT_OUT not in counts.skipped:
         found.append("corpus.options.where leaves out no row; check its value")
     if plan.short:

@@ -15,6 +15,8 @@ from pipeline.readers.io.compressed import ARCHIVES, PACKED, CompressedFile
 from pipeline.storage import file_search, places
 from pipeline.storage.places import File
 
+UNREAD = " files left out"  # in notes, after an ending
+
 
 class FileList(list[File]):
     """Files of a corpus, and its archives; `notes` count those of its folder that it does not have."""
@@ -23,7 +25,7 @@ class FileList(list[File]):
         super().__init__(files)
         self.archives = list(archives)
         endings = (PurePosixPath(file.name).suffix.lower() or "other" for file in others)
-        self.notes = Counter(f"{ending} files left out" for ending in endings)
+        self.notes = Counter(f"{ending}{UNREAD}" for ending in endings)
 
     def cut(self, ranges: Iterable[FileRange]) -> FileRanges:
         """Return the file ranges of the files, then a range for each archive, with the notes."""

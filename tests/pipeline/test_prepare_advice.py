@@ -140,10 +140,12 @@ def test_what_takes_no_document_out_is_said(where, gone, said, tmp_path):
 def test_markup_in_rows_is_said_with_its_share(text, said, tmp_path):
     preparing.vocabulary(tmp_path, WORDS)
     rows = [f"{text if n % 2 else 'plain'} number {n}" for n in range(8)]
-    (tmp_path / "a.jsonl").write_text("\n".join(json.dumps({"text": row}) for row in rows))
-    config = preparing.settings(
-        "jsonl", tmp_path / "a.jsonl", tmp_path, minimum_characters=0, pairs="none", validation_share=0
-    )
+    (folder := tmp_path / "rows").mkdir()
+    (folder / "a.jsonl").write_text("\n".join(json.dumps({"text": row}) for row in rows))
+    for name in ("b.csv", "README.md"):
+        (folder / name).write_text("text\n")
+    config = preparing.settings("jsonl", folder, tmp_path, minimum_characters=0, pairs="none", validation_share=0)
     (tmp_path / "out").mkdir()
     warnings = prepare.make(config, tmp_path / "out").figures["warnings"]
+    assert [text for text in warnings if ".csv" in text and ".md" not in text]
     assert [said for text in warnings if "50% of the documents" in text and said in text] == [said] * bool(said)

@@ -28,7 +28,8 @@ class ColumnReader(row_fields.RowReader):
         for name in self.text:
             kind = schema.field(name).type if name in schema.names else pa.string()
             if not holds_text(kind):
-                why = f"column {name} holds {kind}, not text; set corpus.options.text"
+                within = f"={name}.FIELD, FIELD one of these" if pa.types.is_struct(kind) else ""
+                why = f"column {name} holds {kind}, not text; set corpus.options.text{within}"
                 raise InputError(why, "corpus.options.text", path=path)
 
     def columns(self, schema: Any) -> list[str]:

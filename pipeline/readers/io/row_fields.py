@@ -149,7 +149,7 @@ class RowReader:
             marked = ("<" in text or "&" in text) and _HTML.search(text)
             log.notes.update([HTML_NOTE] * bool(marked) + [ENDS_NOTE] * bool("\\n" in text and _ENDS.search(text)))
         name = self._value(row, self.id, place) if self.id else None
-        title = None if "title" in self.text else row.get("title")
+        title = row.get("title")
         yield Document(place if name is None else str(name), text, title=title if isinstance(title, str) else "")
 
     def _value(self, row: Mapping[str, Any], name: str, place: str) -> Any:
@@ -295,4 +295,6 @@ def prose(content: Any, name: str) -> str:
         return "\n".join(part for item in content if (part := prose(item, name)))
     kind = type(content).__name__
     article = "an" if kind[0] in "aeiou" else "a"
-    raise ValueError(f"field {name} holds {article} {kind}, not text")
+    within = [key for key, value in content.items() if isinstance(value, str)] if isinstance(content, dict) else []
+    cure = f"; set corpus.options.text={name}.FIELD, FIELD one of {', '.join(within)}" if within else ""
+    raise ValueError(f"field {name} holds {article} {kind}, not text{cure}")

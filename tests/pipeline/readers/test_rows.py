@@ -146,6 +146,13 @@ def test_what_cannot_be_compared_is_refused(value, where, match, tmp_path):
         read(config("jsonl", tmp_path / "a.jsonl", options={"where": f"x {where}"}))
 
 
+@pytest.mark.parametrize("reader", ["jsonl", "parquet"])
+def test_a_field_that_holds_others_names_them(reader, tmp_path):
+    path = rows_in(tmp_path, reader, [{"text": {"role": "a", "said": "b"}}])
+    with refused(InputError, r"corpus\.options\.text=text\.FIELD"):
+        read(config(reader, path))
+
+
 def test_a_file_whose_texts_are_all_null_has_empty_documents(tmp_path):
     pq.write_table(pa.table({"text": [None, None]}), tmp_path / "a.parquet")
     pq.write_table(pa.table({"text": ["b"]}), tmp_path / "b.parquet")
@@ -172,12 +179,12 @@ def test_fields_of_null_are_null(reader, tmp_path):
 
 
 @pytest.mark.parametrize("reader", ["jsonl", "parquet"])
-def test_a_row_has_its_title_where_it_is_not_text_already(reader, tmp_path):
+def test_a_row_has_its_title_also_where_it_is_text(reader, tmp_path):
     path = rows_in(tmp_path, reader, [{"title": "A", "text": "a"}, {"title": None, "text": "b"}])
     found, _ = read(config(reader, path))
     assert [document.title for document in found] == ["A", ""]
     found, _ = read(config(reader, path, options={"text": ["title", "text"]}))
-    assert [(document.title, document.text) for document in found] == [("", "A\na"), ("", "b")]
+    assert [(document.title, document.text) for document in found] == [("A", "A\na"), ("", "b")]
 
 
 @pytest.mark.parametrize("reader", ["jsonl", "parquet"])
