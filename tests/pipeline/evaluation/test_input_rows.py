@@ -53,6 +53,8 @@ def test_only_line_feeds_end_lines(tmp_path, monkeypatch, place):
         monkeypatch.setattr(sys, "stdin", stream)
         found = rows(file if place == "file" else None)
     assert [row.text for row in found] == ["the\rcat\u2028sat", "a dog", "", "\rmat"]
+    file.write_bytes(b"the cat\r\ra dog\r")  # no other line ends
+    assert [(row.number, row.text) for row in rows(file)] == [(1, "the cat"), (2, ""), (3, "a dog")]
     assert [row.number for row in found] == [1, 2, 3, 4]
     assert found[-1].where.endswith("line 4")
 
