@@ -11,6 +11,7 @@ import inspect
 import pkgutil
 from collections.abc import Callable
 from dataclasses import replace
+from typing import get_args
 
 from pipeline.common.schema import check, library
 from pipeline.config import CorpusConfig
@@ -32,7 +33,7 @@ SkipCounts = ReadLog  # the former name, which readers of users import
 
 
 def check_options(corpus: CorpusConfig, kind: type) -> None:
-    """Raise ConfigError for an option that the reader lacks, or requires."""
+    """Raise ConfigError for an option that the reader lacks, or requires, or that is true or false there."""
     known = list(inspect.signature(kind).parameters.values())[2:]
     names = [each.name for each in known]
     problem = f"no such option of {corpus.reader}; choose one of {', '.join(names) or 'none'}"
@@ -41,6 +42,9 @@ def check_options(corpus: CorpusConfig, kind: type) -> None:
     for each in known:
         given = each.default is not each.empty or each.name in corpus.options
         check(given, f"is required by {corpus.reader}", f"corpus.options.{each.name}")
+        value = corpus.options.get(each.name, each.default)
+        fits = value is each.default or bool not in (each.annotation, *get_args(each.annotation))
+        check(fits or isinstance(value, bool), "must be true or false", f"corpus.options.{each.name}", value)
 
 
 def open_corpus(corpus: CorpusConfig, source: str) -> CorpusReader:

@@ -13,7 +13,7 @@ from pipeline.config import CorpusConfig
 from pipeline.errors import ConfigError, InputError
 from pipeline.readers.base import Document, Documents, FileRanges, ReadLog
 from pipeline.readers.io import text_lines
-from pipeline.text import html_text
+from pipeline.text import html_text, tables
 
 _VALUE = r"(?:'([^']*+)'|\"([^\"]*+)\"|(?!['\"])([^\s<>=!]++(?:\s++(?!and\s)[^\s<>=!]++)*+))"  # in quotes, or no signs
 _CONDITION = re.compile(rf"\s*+([^\s<>=!][^<>=!]*+)(<=|>=|==|!=|<|>)\s*+{_VALUE}\s*+(?:$|(and)\s)")
@@ -59,7 +59,6 @@ class RowReader:
         names = [text] if isinstance(text, str) else text
         fields = isinstance(names, list) and bool(names) and all(isinstance(n, str) for n in names)
         check(fields, "must be a field name or a list of field names", "corpus.options.text", text)
-        check(isinstance(html, bool), "must be true or false", "corpus.options.html", html)
         self.text, self.id, self.html = names, id, html
 
     def names(self) -> list[str]:
@@ -119,10 +118,9 @@ class RowReader:
         if isinstance(value, Decimal):
             value = int(value) if value == int(value) else float(value)
         if isinstance(value, int | float):
-            try:
-                return bool(compare(value, int(wanted) if re.fullmatch(r"[+-]?\d+", wanted) else float(wanted)))
-            except ValueError:
-                raise ValueError(f"field {name} holds a number, {wanted!r} is none") from None
+            if not tables.NUMBER.fullmatch(wanted):
+                raise ValueError(f"field {name} holds a number, {wanted!r} is none")
+            return bool(compare(value, int(wanted) if re.fullmatch(r"[+-]?\d+", wanted) else float(wanted)))
         ordered = sign not in ("==", "!=")
         if ordered and (value == "" or _are_numbers(str(value), wanted)):
             return value != "" and bool(compare(Decimal(value), Decimal(wanted)))

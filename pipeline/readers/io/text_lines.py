@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from itertools import chain, count, repeat
 from typing import NamedTuple
 
-from pipeline.common.schema import check
 from pipeline.config import CorpusConfig
 from pipeline.errors import InputError
 from pipeline.readers import formats
@@ -69,7 +68,6 @@ class TextFiles:
         prose: bool = False,
         numbered: bool | None = None,
     ):
-        check(numbered in (None, True, False), "must be true or false", "corpus.options.numbered", numbered)
         self.corpus, self.source, self.members = corpus, source, names
         self.rows, self.prose, self.numbered = rows, prose, numbered
         self._forms: dict[str, FileFormat] = {}

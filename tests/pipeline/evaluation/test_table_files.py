@@ -99,7 +99,7 @@ with zipfile.ZipFile(SPREADSHEET := io.BytesIO(), "w") as file:  # as Excel's ar
     file.writestr("xl/workbook.xml", "<workbook/>")
 BROKEN = [("a", parquet(ROWS)[:-9], "Parquet"), ("a.csv", SPREADSHEET.getvalue(), "export it as CSV")]
 BROKEN += [("a.csv.gz", PACKED[:cut], r"a\.csv\.gz: truncated at byte") for cut in (5, -3)]
-BROKEN += [("a.json", b'{"text": ["a"], "label": [1]}', "a line"), ("a.json", b'{"a": [{}], "b": [{}]}', r"keys: a, b$")]
+BROKEN += [("a.json", b'{"text": ["a"], "label": [1]}', "a line"), ("a.json", b'{"a": [{}], "b": [{}]}', r": a, b$")]
 BROKEN += [("a.csv", b'text,label\n"not closed,1\nsome "quoted" words,0\n', None)]
 BROKEN += [("a.csv", b'text,label\n"a \\"good\\" film",1\n', None)]
 BROKEN += [("a.jsonl", b'{"text": "a", "text": "b", "label": 1}\n', None), ("a.json", b"[]", "no objects")]

@@ -122,20 +122,24 @@ CONDITIONS = "date|date >=|>= 2026||lang == de or date < 2026|lang == de, date <
 CONDITIONS += "lang == de AND date < 2026|lang == de and date <|lang != x=y|lang == 'de' or lang == 'en'|"
 CONDITIONS += "lang == 'de and date < 2026|lang and date"
 CHOICES = [("where", each) for each in (5, *CONDITIONS.split("|"))]
-CHOICES += [("title", 5), ("id", 5), *(("text", each) for each in (5, [], [1], None))]
+CHOICES += [("html", "no"), ("title", 5), ("id", 5), *(("text", each) for each in (5, [], [1], None))]
 
 
-@pytest.mark.parametrize(("option", "value"), CHOICES)
-def test_an_option_that_cannot_be_is_named(option, value, tmp_path):
+CHOICES = [("jsonl", *choice) for choice in CHOICES]
+CHOICES += [("csv", "header", "no"), ("csv", "quotes", 1), ("text", "hard_wraps", "no"), ("lines", "numbered", "on")]
+
+
+@pytest.mark.parametrize(("reader", "option", "value"), CHOICES)
+def test_an_option_that_cannot_be_is_named(reader, option, value, tmp_path):
     (tmp_path / "a.jsonl").write_text('{"text": "One."}\n')
     with refused(ConfigError, key=f"corpus.options.{option}"):
-        read(config("jsonl", tmp_path / "a.jsonl", options={option: value}))
+        read(config(reader, tmp_path / "a.jsonl", options={option: value}))
 
 
 UNLIKE = "2026-10-01 < 2026-9|9/1/2026 >= 2026-09|September 2026 >= 2026-09|20261001 > 202609|"
 UNLIKE += "2026-09-01 13:00 > 2026-09-01T12|2026-09-30 <= 2026-09|2026-09 >= 2026-09-01|2026-09-30 > 2026-09"
 UNLIKE = [(*re.split(" (?=[<>])", row), "same form") for row in UNLIKE.split("|")]
-OTHER_KINDS = [({"a": 1}, "== de", "says nothing"), (5, "== de", "holds a number"), (True, "> de", "says nothing")]
+OTHER_KINDS = [({"a": 1}, "== de", "says nothing"), (5, "> 1_0", "holds a number"), (True, "> de", "says nothing")]
 
 
 @pytest.mark.parametrize(("value", "where", "match"), [*UNLIKE, *OTHER_KINDS])
