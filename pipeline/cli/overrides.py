@@ -166,7 +166,7 @@ def quote_texts(word: str, schema: type | None) -> str:
 
 
 def keep_underscores(word: str) -> str:
-    """Return an override with quotation marks at what Hydra, but nobody else, takes for a number, such as `1_0`."""
+    """Return an override with quotation marks at what Hydra alone takes for a number, such as `1_0`."""
     key, equals, value = word.partition("=")
 
     def kept(found: re.Match[str]) -> str:
