@@ -83,14 +83,14 @@ class Tagging(TaskType):
         place, content = examples.need(self._data, self._task, name)
         columns = [*(self._task.columns or ["0"]), *([self._task.label] if labelled else [])]
         if (found := table_files.objects_of(place, content, self._task.key, cure=FORM)) is not None:
-            return with_names(place, of_rows(place, *found, columns), self._task.labels)
+            return name_numbers(place, of_rows(place, *found, columns), self._task.labels)
         check(
             all(map(_INDEX.fullmatch, columns)),
             "must be indices where columns have no names, from 0, or from the end: -1",
             "task.columns",
             f"{self._task.columns}, task.label={self._task.label}",
         )
-        return with_names(place, parse(place, content, [int(column) for column in columns]), self._task.labels)
+        return name_numbers(place, parse(place, content, [int(column) for column in columns]), self._task.labels)
 
     def read(self, name: str, labelled: bool = True, rows: int | None = None, keep: Keep | None = None) -> Dataset:
         """See `TaskType`."""
@@ -217,7 +217,7 @@ def words_in(text: str, starts: str, ends: str, divides: str, characters: bool =
     return found
 
 
-def with_names(place: str, parsed: Parsed, labels: Tags) -> Parsed:
+def name_numbers(place: str, parsed: Parsed, labels: Tags) -> Parsed:
     """Return sentences with tags in place of numbers, where all are: their places in `labels`.
 
     Raises:
