@@ -57,8 +57,9 @@ class RowReader:
         check(title is None, "must be null; set corpus.options.text=[TITLE,TEXT]", "corpus.options.title", title)
         check(id is None or isinstance(id, str), "must be a field name; put it in quotes", "corpus.options.id", id)
         names = [text] if isinstance(text, str) else text
-        fields = isinstance(names, list) and bool(names) and all(isinstance(n, str) for n in names)
-        check(fields, "must be a field name or a list of field names", "corpus.options.text", text)
+        fields = isinstance(names, list) and all(isinstance(n, str) for n in names)
+        problem = "must be a field name or a list of field names, each once; put a number in quotes"
+        check(fields and len({*names}) == len(names) > 0, problem, "corpus.options.text", text)
         self.text, self.id, self.html = names, id, html
 
     def names(self) -> list[str]:

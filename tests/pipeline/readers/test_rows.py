@@ -122,7 +122,7 @@ CONDITIONS = "date|date >=|>= 2026||lang == de or date < 2026|lang == de, date <
 CONDITIONS += "lang == de AND date < 2026|lang == de and date <|lang != x=y|lang == 'de' or lang == 'en'|"
 CONDITIONS += "lang == 'de and date < 2026|lang and date"
 CHOICES = [("where", each) for each in (5, *CONDITIONS.split("|"))]
-CHOICES += [("html", "no"), ("title", 5), ("id", 5), *(("text", each) for each in (5, [], [1], None))]
+CHOICES += [("html", "no"), ("title", 5), ("id", 5), *(("text", each) for each in (5, [], [1], ["a", "a"], None))]
 
 
 CHOICES = [("jsonl", *choice) for choice in CHOICES]
