@@ -216,6 +216,8 @@ def stated_by(folder: Path, content: Json, outputs: int) -> tuple[list[str], Rea
         labels = [words.get(n, f"LABEL_{n}") for n in range(outputs)]
         found: Reading = built(Reading, asdict(Reading()) | content.get(READING, {}))
         length, known = found.sequence_length, found.truncation in TRUNCATIONS and len({*labels}) == outputs
+        if outputs > 1 and max(words, default=0) >= outputs:
+            raise ValueError(f"{len(words)} labels of {outputs} outputs")
         if not known or found.stride < 1 or (length is not None and length < SHORTEST):
             raise ValueError(f"{labels}, {found}")
     except (AttributeError, TypeError, ValueError) as error:

@@ -254,7 +254,7 @@ def test_rows_that_pad_products_of_bf16_reach_no_head(kind, pooling):
     torch.testing.assert_close(ours(*arguments), wanted)
 
 
-ODD = [({"id2label": names}, "id2label") for names in ({"0": "a", "1": "a"}, {"a": "x"}, ["a", "b"])]
+ODD = [({"id2label": names}, "id2label") for names in ({"0": "a", "1": "a"}, {"2": "c"}, {"a": "x"}, ["a", "b"])]
 
 
 @pytest.mark.parametrize(("settings", "message"), [*ODD, ({"is_decoder": True}, "causal"), ({}, "pooler")])
