@@ -297,7 +297,7 @@ def test_a_narrow_terminal_shows_the_bar_and_the_time_that_is_left(tmp_path):
     os.close(theirs)
     lines = [line.strip() for line in drawn.replace("\n", "\r").split("\r")]
     assert all(len(line) <= 80 for line in lines)
-    assert any(re.match(r"train ━{8}.{8}  50% 300 of 600 steps, .*loss 4.000, acc", line) for line in lines), lines
+    assert any(re.match(r"train ━{8}.{8}  50% 300 of 600 steps, .*loss 4.000, ", line) for line in lines), lines
 
 
 MODES = {"": "online", "MODE=offline": "offline", "MODE=dryrun": "offline", "MODE=disabled": "disabled"}
