@@ -71,7 +71,7 @@ def test_checkpoints_have_the_same_named_moments_and_average(runs, name):
     assert not any(f"exp_avg.{key}" in found for key in hidden)
     assert "exp_avg_sq.encoder.embeddings.word.weight" in found
     for key, tensor in found.items():
-        torch.testing.assert_close(tensor, right[key], rtol=0, atol=2e-4)
+        torch.testing.assert_close(tensor, right[key], rtol=0, atol=5e-4)  # Muon enlarges roundings; an update is 1e-2
 
 
 @pytest.mark.parametrize("name", ["0-1", *RUNS])
