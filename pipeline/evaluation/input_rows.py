@@ -92,11 +92,11 @@ def _rows(config: PredictConfig | EmbedConfig) -> Iterator[Row]:
             first = list(itertools.islice(stream, LOOKED_AT))
             if not first:
                 raise InputError("is empty; write one input per line", "input", place)
-            if "\n" not in first[0]:  # as of old Macintoshs: the file has no other line ends
-                first = first[0].removesuffix("\r").split("\r")
             if config.columns:
                 yield from _table_rows(config, place, "".join([*first, *stream]).encode())
                 return
+            if "\n" not in first[0]:  # as of old Macintoshs: the file has no other line ends
+                first = first[0].removesuffix("\r").split("\r")
             for key in ("id", "label"):
                 check(
                     getattr(config, key) is None, "is a column of a table; set columns, too", key, getattr(config, key)

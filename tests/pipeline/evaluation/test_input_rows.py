@@ -55,6 +55,7 @@ def test_only_line_feeds_end_lines(tmp_path, monkeypatch, place):
     assert [row.text for row in found] == ["the\rcat\u2028sat", "a dog", "", "\rmat"]
     file.write_bytes(b"the cat\r\ra dog\r")  # no other line ends
     assert [(row.number, row.text) for row in rows(file)] == [(1, "the cat"), (2, ""), (3, "a dog")]
+    assert [row.columns for row in rows(file, columns=["the cat"])] == [[""], ["a dog"]]
     assert [row.number for row in found] == [1, 2, 3, 4]
     assert found[-1].where.endswith("line 4")
 
