@@ -39,8 +39,7 @@ class Reader(WholeFiles):
                 number = citation.find("PMID")
                 last = "" if number is None else number.text or ""
                 version = "1" if number is None else number.get("Version", "1")
-                text = text_of(citation)
-                title = "" if citation.find("Article/ArticleTitle") is None else text.partition("\n")[0]
+                title, text = title_and_text(citation)
                 yield Document(f"pubmed:{last}" + (f".{version}" if version != "1" else ""), text, title=title)
         except (*MALFORMED, IndexError) as error:
             other = None if last else formats.name_file(file, "pubmed")
@@ -76,10 +75,13 @@ class Reader(WholeFiles):
         )
 
 
-def text_of(citation: Element) -> str:
-    """Return the title and the parts of the abstract, one per line."""
+def title_and_text(citation: Element) -> tuple[str, str]:
+    """Return an article's title, and that with the parts of the abstract, one per line."""
     prose = xml_prose.Prose("AbstractText", "annotation", Counter())
     top = citation.find("Article")
     top = citation if top is None else top
-    parts = [*top.iterfind("ArticleTitle"), *top.iterfind("BookTitle"), *top.iterfind("Abstract/AbstractText")]
-    return "\n".join(text for part in parts for text in prose.paragraphs(part))
+    title, book, abstract = (
+        [text for part in top.iterfind(name) for text in prose.paragraphs(part)]
+        for name in ("ArticleTitle", "BookTitle", "Abstract/AbstractText")
+    )
+    return "\n".join(title[:1]), "\n".join([*title, *book, *abstract])

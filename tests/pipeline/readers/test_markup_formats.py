@@ -199,6 +199,12 @@ def test_a_record_of_pubmed_is_its_title_and_the_parts_of_its_abstract(tmp_path)
     assert "\n".join([whole.text, title.text]).split("\n") == said
 
 
+def test_a_record_of_pubmed_without_a_title_has_none(tmp_path):
+    record = re.sub("(?<=<ArticleTitle>).*(?=</ArticleTitle>)", "", RECORD).format(pmid=7, version=1, abstract=ABSTRACT)
+    (tmp_path / "a.xml").write_text(f"<PubmedArticleSet>{record}</PubmedArticleSet>")
+    assert [document.title for document in read(config("pubmed", tmp_path / "a.xml"))[0]] == [""]
+
+
 @pytest.mark.parametrize(("said", "text"), [
     ("Of 10<sup>6</sup> cells, 2.5 m<sup>2</sup> and 10<sup>-3</sup>.", "Of 10^6 cells, 2.5 m2 and 10^-3."),
     ("The rate<disp-formula>x</disp-formula>in all <disp-formula>y</disp-formula>.", "The rate in all."),
