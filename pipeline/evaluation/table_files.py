@@ -225,14 +225,19 @@ def json_objects(place: str, text: str, key: str | None, by_line: bool, hook: An
         raise InputError(f"{error}", path=place, line=number) from error
     except KeyError as error:
         raise InputError(f"has no key {key!r}; set task.key", "task.key", path=place) from error
-    if not isinstance(objects, list) or not all(isinstance(one, dict) for one in objects):
-        entries = objects.items() if isinstance(objects, dict) else ()
-        keys = [name for name, rows in entries if isinstance(rows, list) and all(isinstance(row, dict) for row in rows)]
-        if key is None and len(keys) == 1:
-            return json_objects(place, text, keys[0], by_line, hook)
-        cure = f"set task.key to one of its keys: {', '.join(keys)}" if keys else "write an object of each row a line"
-        raise InputError(f"is not a list of objects; {cure}", "task.key", path=place)
+    if not is_rows(objects):
+        keys = [name for name, value in objects.items() if is_rows(value)] if isinstance(objects, dict) else []
+        if key is not None or len(keys) != 1:
+            choice = f"set task.key to one of its keys: {', '.join(keys)}"
+            cure = choice if keys else "write an object of each row a line"
+            raise InputError(f"is not a list of objects; {cure}", "task.key", path=place)
+        objects = objects[keys[0]]
     return objects, lines or list(range(1, len(objects) + 1))
+
+
+def is_rows(value: object) -> bool:
+    """Return whether a value of JSON is a list of objects."""
+    return isinstance(value, list) and all(isinstance(one, dict) for one in value)
 
 
 def parquet_rows(place: str, content: bytes) -> list[dict[str, Any]]:

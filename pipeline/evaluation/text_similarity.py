@@ -117,12 +117,14 @@ def systems(config: EvaluateConfig) -> dict[str, Callable[[], tuple[exact_search
         ConfigError: BM25 is not installed.
     """
 
-    def of_vectors(pretrained: str, seed: int | None = None, bag: bool = False) -> tuple[exact_search.System, Coverage]:
-        encoder = SentenceEncoder(
-            EmbedConfig(pretrained=pretrained, out=".npy", sequence_length=config.sequence_length), seed
-        )
-        if bag:
-            return exact_search.ByVectors(encoder.bag), Coverage()
+    def open_model(folder: str, seed: int | None = None) -> "SentenceEncoder":
+        return SentenceEncoder(EmbedConfig(pretrained=folder, out=".npy", sequence_length=config.sequence_length), seed)
+
+    def of_tokens() -> tuple[exact_search.System, Coverage]:
+        return exact_search.ByVectors(open_model(config.pretrained).bag), Coverage()
+
+    def of_vectors(pretrained: str, seed: int | None = None) -> tuple[exact_search.System, Coverage]:
+        encoder = open_model(pretrained, seed)
         compared = encoder.similarity
         cure = f"set similarity_fn_name to cosine or dot in {sentence_model.MODEL}"
         check(compared in ("cosine", "dot"), f"compares vectors by {compared}; {cure}", "pretrained", pretrained)
@@ -134,7 +136,7 @@ def systems(config: EvaluateConfig) -> dict[str, Callable[[], tuple[exact_search
         found[BEFORE] = partial(of_vectors, config.before)
     if config.baseline:
         found[RANDOM] = partial(of_vectors, config.pretrained, config.seeds[0])
-    return found | {BAG: partial(of_vectors, config.pretrained, bag=True), BM25: lambda: (by_words, Coverage())}
+    return found | {BAG: of_tokens, BM25: lambda: (by_words, Coverage())}
 
 
 def retrieval(config: EvaluateConfig) -> tuple[Comparison, dict[str, int], list[str], list[str]]:

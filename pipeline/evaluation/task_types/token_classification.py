@@ -44,8 +44,8 @@ AS_COLUMNS = (  # keeps empty lines
     """python -c "import csv, sys; print(*map('\\t'.join, csv.reader(sys.stdin{})), sep='\\n')\" <{} >{}.conll"""
 )
 _INDEX = re.compile(r"-?\d+")
-_TAG = re.compile("[O0_-]|[BIESLUM][-_:].+")
-_FIRST = re.compile("[BISU][-_]", re.IGNORECASE)
+_TAG = re.compile(f"[{OUTSIDE}0_-]|[{''.join(PREFIXES[1:])}][-_:].+")
+_BEGUN = re.compile(f"[BI{''.join(ALONE)}][-_]", re.IGNORECASE)
 _UNSPACED = re.compile(f"[{UNSPACED}]")
 _ID = re.compile(r"\d+([-.]\d+)?")  # in CoNLL-U, of a word, or of a range of words or one that is not written
 
@@ -358,6 +358,14 @@ def _comments(lines: list[str], columns: list[int]) -> tuple[Callable[[str], boo
     return is_comment, most[0]
 
 
+def turn_tags(tags: set[str]) -> dict[str, str]:
+    """Return the form of tags with the prefix in front, which all may have at the end."""
+    ends, marks = {tag[-1:].upper() for tag in tags}, {tag[-2:-1] for tag in tags}
+    if "B" in ends <= {*PREFIXES} and marks in ({"-"}, {"_"}) and not any(map(_BEGUN.match, tags)):
+        return {tag: f"{tag[-1]}{tag[-2]}{tag[:-2]}" for tag in tags}
+    return {tag: tag for tag in tags}
+
+
 def split_tags(tags: Iterable[str]) -> dict[str, tuple[str, str]]:
     """Return prefix and type of each of a task's tags, of IOB1, IOB2, IOBES, BMES and BILOU (U- is S-, L- is E-).
 
@@ -367,15 +375,13 @@ def split_tags(tags: Iterable[str]) -> dict[str, tuple[str, str]]:
     """
     every = {*tags}
     outside = every & {OUTSIDE, "o"} or {tag for tag in every if tag.casefold() in NO_ENTITY}
-    others = every - outside
-    ends, marks = {tag[-1:].upper() for tag in others}, {tag[-2:-1] for tag in others}
-    at_end = "B" in ends <= {*PREFIXES} and marks in ({"-"}, {"_"}) and not any(map(_FIRST.match, others))
-    turned = {tag: tag[:-3:-1] + tag[:-2] if at_end else tag for tag in others}
+    turned = turn_tags(every - outside)
     inside = {tag: own[1:2] if own[:1].upper() in PREFIXES else None for tag, own in turned.items()}
     alone = inside.get("B") == "" and {*inside.values()} <= {"", "-"}
-    mark = next((one for one in {*inside.values()} if one and is_mark(one)), "-")
-    all_have = {*inside.values()} == {mark}
-    mark = mark if all_have else "-"
+    marks = {*inside.values()}
+    own_mark = next((one for one in marks if one and is_mark(one)), "-")
+    all_have = marks == {own_mark}
+    mark = own_mark if all_have else "-"
     found = {tag: (own[0].upper(), own[2:]) if inside[tag] == mark else ("I", tag) for tag, own in turned.items()}
     found |= {tag: (tag.upper(), "") for tag, own in inside.items() if alone and not own}
     found |= {tag: (OUTSIDE, "") if all_have or alone else ("I", tag) for tag in outside}
