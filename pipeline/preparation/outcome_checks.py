@@ -155,8 +155,8 @@ def warnings(plan: PreparePlan, counts: CorpusCounts, lowest: LowestHashes) -> l
         if said in (HTML_NOTE, ENDS_NOTE, MARKED) and count >= NOTED * counts.documents["read"]:
             cure = said.replace("corpus.", f"corpus.parts.{part}." if part else "corpus.")
             found.append(f"{min(1, count / counts.documents['read']):.0%} of the documents are {cure}")
-    unread = [(count, note) for note, count in counts.notes.items() if note.endswith(UNREAD)]
-    listed = [f"{count:,} {note}" for count, note in unread if count > 1 or by_name(f"a{note.split()[-4]}")]
+    unread = [(note.removesuffix(UNREAD), count) for note, count in counts.notes.items() if note.endswith(UNREAD)]
+    listed = [f"{count:,} {kind}{UNREAD}" for kind, count in unread if count > 1 or by_name(f"a{kind.split()[-1]}")]
     found += [f"corpus={config.corpus.reader} does not read all files: {', '.join(listed)}"] * bool(listed)
     if config.corpus.options.get("where") and LEFT_OUT not in counts.skipped:
         found.append("corpus.options.where leaves out no row; check its value")
