@@ -48,6 +48,7 @@ vars(argparse)["_ActionsContainer"]._check_help = lambda *_: None
 _LOADER, _CONVERT = _utils.get_yaml_loader, "_validate_and_convert_impl"
 
 
+@functools.cache
 def plain_loader() -> Any:
     """Return OmegaConf's loader of YAML, by which values are those of the command line: `no` and `1:30` are texts.
 
