@@ -74,9 +74,9 @@ class Layer(EncoderLayer):
     def attend(self, x: Tensor, seq_info: Sequences, queries: Tensor | None) -> Tensor:
         """Return what attention mixes: `(T, H)` -> `(T, N, D)`, or `(K, N, D)` at the places `queries`."""
         dropout = self.attention_dropout if self.training else 0.0
-        bounds, backend = (seq_info.cu_seqlens, seq_info.max_length), seq_info.backend
+        bounds = seq_info.cu_seqlens, seq_info.max_length
         q, k, v = self.qkv(x, queries)
-        return attend(q, k, v, *bounds, dropout, backend, self.causal, queries=queries)
+        return attend(q, k, v, *bounds, dropout, seq_info.backend, self.causal, queries=queries)
 
     def feed_forward_block(self, attn_out: Tensor, x: Tensor) -> Tensor:
         """Compute what follows the attention: two `(K, H)` tensors -> `(K, H)`."""

@@ -79,7 +79,8 @@ class EncoderLayer(nn.Module):
         queries = keep if dispatch.BACKENDS[seq_info.backend].takes_queries else None
         attn_out = self.attend(x, seq_info, queries).flatten(1)
         if keep is not None:
-            attn_out = attn_out if queries is not None else take_rows(attn_out, keep)
+            if queries is None:
+                attn_out = take_rows(attn_out, keep)
             attn_out, x = (pad_rows(rows, seq_info.multiple) for rows in (attn_out, take_rows(x, keep)))
         return self.feed_forward_block(attn_out, x)
 

@@ -82,8 +82,8 @@ class Layer(EncoderLayer):
         q, k, v = self.qkv(self.attention_norm(x), queries)
         angles = rotation(seq_info, *self.table)
         q, k, dropout = rotate(q, angles, queries), rotate(k, angles), self.share if self.training else 0.0
-        bounds, backend = (seq_info.cu_seqlens, seq_info.max_length), seq_info.backend
-        return attend(q, k, v, *bounds, dropout, backend, window=self.window, queries=queries)
+        bounds = seq_info.cu_seqlens, seq_info.max_length
+        return attend(q, k, v, *bounds, dropout, seq_info.backend, window=self.window, queries=queries)
 
     def feed_forward_block(self, attn_out: Tensor, x: Tensor) -> Tensor:
         """Compute what follows the attention: two `(K, H)` tensors -> `(K, H)`."""

@@ -28,11 +28,6 @@ class Backend(NamedTuple):
     takes_queries: bool = False  # can attend from some of the tokens alone
 
 
-def query_bounds(queries: Tensor, cu_seqlens: Tensor) -> Tensor:
-    """Return where the queries of each sequence start, and K, `(B+1,)`, from their places `(K,)`."""
-    return torch.searchsorted(queries, cu_seqlens.to(queries.dtype))
-
-
 def visible(length: int, causal: bool, window: int | None, device: torch.device) -> Tensor:
     """Return whether each query attends to each key, not after it, or near it: `(length, length)`."""
     position = torch.arange(length, device=device)

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
-from model.encoders.attention.backend import HALF, AttentionArgs, query_bounds, visible
+from model.encoders.attention.backend import HALF, AttentionArgs, visible
 from model.encoders.dropout import drawn
 
 LONG = 1024  # tokens; scores of longer sequences are not kept for the backward pass
@@ -25,6 +25,11 @@ class Group(NamedTuple):
     number: int  # of sequences
     length: int  # tokens of each
     queries: int  # of each
+
+    @property
+    def rows(self) -> tuple[int, int]:
+        """Return the numbers of all queries, and of all tokens."""
+        return self.number * self.queries, self.number * self.length
 
 
 class Part(NamedTuple):
@@ -43,11 +48,13 @@ def per_sequence(q: Tensor, k: Tensor, v: Tensor, how: AttentionArgs) -> Tensor:
     their values.
     """
     lasting = torch.is_grad_enabled() or q.dtype in HALF
-    lengths = how.cu_seqlens.diff().tolist()
-    queries = lengths if how.queries is None else query_bounds(how.queries, how.cu_seqlens).diff().tolist()
+    lengths = queries = how.cu_seqlens.diff().tolist()
+    if how.queries is not None:
+        queries = torch.searchsorted(how.queries, how.cu_seqlens.to(how.queries.dtype)).diff().tolist()
     bare = how.window is None and not how.dropout and not how.causal
     alike = bare or how.queries is None  # sequences of equal length see the same
-    longest, tokens = RUN if q.dtype in HALF and alike else 1, SHORT if alike and not lasting else 0
+    longest = RUN if q.dtype in HALF and alike else 1
+    tokens = SHORT if alike and not lasting else 0
     groups = equal_runs(list(zip(lengths, queries, strict=True)), longest, tokens)
 
     def unscored(group: Group) -> bool:
@@ -56,20 +63,18 @@ def per_sequence(q: Tensor, k: Tensor, v: Tensor, how: AttentionArgs) -> Tensor:
     runs = [
         (attend_fused if alone else attend_scored, list(same)) for alone, same in itertools.groupby(groups, unscored)
     ]
-    sizes = [sum(group.number * group.length for group in same) for _, same in runs]
-    if sizes == [len(v)]:  # without the copies that a part of a tensor costs its gradient
+    of_queries, of_keys = ([sum(group.rows[side] for group in same) for _, same in runs] for side in (0, 1))
+    if of_keys == [len(v)]:  # without the copies that a part of a tensor costs its gradient
         return runs[0][0](q, k, v, runs[0][1], how)
-    of_queries = [sum(group.number * group.queries for group in same) for _, same in runs]
-    padding = v[sum(sizes) :] if how.queries is None else v[:0]
-    pieces = [torch.split(x[: sum(parts)], parts) for x, parts in ((q, of_queries), (k, sizes), (v, sizes))]
+    padding = v[sum(of_keys) :] if how.queries is None else v[:0]
+    pieces = [torch.split(x[: sum(sizes)], sizes) for x, sizes in ((q, of_queries), (k, of_keys), (v, of_keys))]
     attn_out = [way(*piece, same, how) for (way, same), *piece in zip(runs, *pieces, strict=True)]
     return torch.cat([*attn_out, padding])
 
 
 def attend_fused(q: Tensor, k: Tensor, v: Tensor, groups: list[Group], how: AttentionArgs) -> Tensor:
     """Compute attention for groups, `(t, N, D)` together, without keeping scores."""
-    of_keys = [group.number * group.length for group in groups]
-    of_queries = [group.number * group.queries for group in groups]
+    of_queries, of_keys = zip(*(group.rows for group in groups), strict=True)
     attn_out = []
     scaled = q * q.shape[-1] ** -0.5
     pieces = [x.transpose(0, 1).split(sizes, 1) for x, sizes in ((scaled, of_queries), (k, of_keys), (v, of_keys))]
@@ -93,12 +98,12 @@ def parts_of(groups: list[Group], window: int | None, queries: Sequence[int]) ->
     `queries` are the places of all, ascending.
     """
     start = first = 0
-    for count, length, asked in groups:
-        stop, last = start + count * length, first + count * asked
-        if window is None or length <= 3 * window:
-            yield Part(count, (first, last), (start, stop))
+    for group in groups:
+        last, stop = first + group.rows[0], start + group.rows[1]
+        if window is None or group.length <= 3 * window:
+            yield Part(group.number, (first, last), (start, stop))
         else:
-            for block in (range(begin, begin + length, window) for begin in range(start, stop, length)):
+            for block in (range(begin, begin + group.length, window) for begin in range(start, stop, group.length)):
                 for place in block:
                     keys = max(block.start, place - window), min(block.stop, place + 2 * window)
                     low, high = (bisect_left(queries, at) for at in (place, min(block.stop, place + window)))
