@@ -17,6 +17,7 @@ from pipeline.errors import ConfigError, Exit
 
 POLL = 0.1  # seconds
 ORPHANED = 300.0  # seconds that ranks have to save after their launcher ended
+ALONE = 1.0  # seconds that a launcher has to end by itself: a scheduler signals all processes of a job
 _SET_CHILD_SUBREAPER = 36  # prctl: orphaned descendants become children of this process
 
 
@@ -50,6 +51,7 @@ class Launch:
     signals: list[int] = field(default_factory=list)  # signals that came
     running: list[int] = field(default_factory=list)  # pids of the ranks when the first signal came
     passed: dict[int, int] = field(default_factory=dict)  # pid -> number of signals passed on
+    seen: float = float("inf")  # when the first signal was
     orphaned: bool = False  # the launcher ended first, and the signals are our own
     oom_before: dict[str, int] = field(default_factory=rank_endings.oom_kills)
 
@@ -117,7 +119,10 @@ class Launch:
         if not self.signals:
             self.orphaned = True
             self.signals.append(signal.SIGTERM)
+        self.seen = min(self.seen, time.monotonic())
         if not ranks and not self.passed.keys() - {launcher}:
+            if len(self.signals) == 1 and time.monotonic() < self.seen + ALONE:
+                return
             # Nothing to save yet. Once for each signal: a launcher that ends others by a command
             # would start that command again.
             if self.passed.get(launcher, 0) < len(self.signals):

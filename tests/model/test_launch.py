@@ -146,23 +146,30 @@ def test_ranks_that_outlive_their_launcher_save_and_none_is_left(job, tmp_path, 
     assert (tmp_path / "saved").exists()
 
 
-# A launcher that starts a command at each signal, as deepspeed's with several hosts does.
+# A launcher that starts a command at each signal, as deepspeed's with several hosts does, and ends soon.
 STORM = """
 import signal, sys, time
 from pathlib import Path
 def told(number, frame):
+    global until
+    until = time.monotonic() + 0.5
     with open(sys.argv[1] + "/told", "a") as file:
         file.write("told\\n")
+until = time.monotonic() + 60
 signal.signal(signal.SIGTERM, told)
 Path(sys.argv[1], "begun").touch()
-until = time.monotonic() + 3
 while time.monotonic() < until:
     time.sleep(0.1)
 """
 
 
-def test_a_launcher_without_ranks_is_told_once(tmp_path):
-    stopped(start(STORM, tmp_path))
+@pytest.mark.parametrize("by_scheduler", [False, True])
+def test_a_launcher_without_ranks_is_told_once(tmp_path, by_scheduler):
+    """By us, unless by a scheduler, which signals all processes of a job."""
+    process = start(STORM, tmp_path)
+    if by_scheduler:
+        os.kill(descendants(process.pid)[-1], signal.SIGTERM)
+    stopped(process)
     assert (tmp_path / "told").read_text().count("told") == 1
 
 
