@@ -29,7 +29,7 @@ FOREIGN = re.compile(
     r"(AWS|AZURE|CUDA|GOOGLE|HF|JOB|KUBE|KUBERNETES|LOCAL|MASTER|NCCL|OMP|PYTHON|RANK|SLURM|TORCH"
     r"|WANDB|WORLD|XDG|DS|GRPC|TOKENIZERS|TRITON|STORAGE|TRAINJOB|TRAINER)(_|$)|^(HOME|USER|PATH|TERM)$"
 )
-LIBRARIES = re.compile(r"^(deepspeed|distributed_c10d|wandb|hub|transformers|beam|torch|dist|ops)\.")
+OWN = ("pipeline", "model", "os", "sys")  # what they assign is of their process
 QUESTION = re.compile(r"\b(in_store|is_address|localised|local_place)\(|\.stored\b")
 ASKED_IN = ("pipeline/stages/", "pipeline/storage/")
 
@@ -67,14 +67,15 @@ def of_module(path: str, tree: ast.AST, text: str) -> Counter[str]:
     parts = path.split("/")
     room = "/".join(parts[:2]) if len(parts) > 2 else parts[0]
     found = Counter({f"code {room}": code_lines(text)})
+    foreign = {name.rpartition(".")[2] for name in imported(tree) if name.partition(".")[0] not in OWN}
     if not path.startswith(ASKED_IN):
         found["stores"] = len(QUESTION.findall(text))
     for node in ast.walk(tree):
         if isinstance(node, ast.ClassDef) and "/config/" in path and node.decorator_list:
             found["options"] += sum(isinstance(part, ast.AnnAssign) for part in node.body)
         if isinstance(node, ast.Assign):
-            targets = [ast.unparse(target) for target in node.targets]
-            found["replaced"] += sum(bool(LIBRARIES.match(target)) for target in targets)
+            targets = [ast.unparse(target).partition(".") for target in node.targets]
+            found["replaced"] += sum(bool(dot) and root in foreign for root, dot, _ in targets)
     return found
 
 

@@ -15,9 +15,10 @@ from hydra._internal.utils import get_args_parser
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
 from hydra.errors import HydraException
-from omegaconf import DictConfig, FloatNode, IntegerNode, ListConfig, OmegaConf, _utils
+from omegaconf import DictConfig, ListConfig, OmegaConf
 
 from pipeline.cli.conf_files import CONF, choices
+from pipeline.cli.hydra_patches import NUMBER
 from pipeline.common.tables import read_table
 from pipeline.errors import ConfigError, named
 
@@ -30,9 +31,6 @@ BRACKET_FIRST = re.compile(r"\[[^\[\]]*\][^\]]+")  # a text, not a list: [ab]/x
 LIST = re.compile(r"\[([^\[\]{}()'\"\\$]*)\]")  # without quotation marks, and in one level
 QUOTES = "“”„‘’«»"  # of a text processor; a shell reads them as letters
 RESERVED = ("null", "true", "false", "inf", "nan")  # words that do not parse as text
-# A number as people read it, where an underscore parts thousands: YAML, Hydra and int() take 1_0 for 10.
-WHOLE = r"[+-]?(?:0|[1-9]\d*|[1-9]\d{0,2}(?:_\d{3})+)"
-NUMBER = re.compile(rf"(?:{WHOLE}(?:\.\d*)?|[+-]?\.\d+)(?:[eE][+-]?\d+)?")
 # What Hydra takes for a number in a value, a list or a dictionary; and texts in quotation marks.
 DIGITS = re.compile(
     r"""'[^']*'|"[^"]*"|(^|[\[,]\s*|[{,]\s*\w+\s*:\s*)([+-]?\d[\d._]*(?:[eE][+-]?[\d_]+)?)(?=\s*(?:[\]},]|$))"""
@@ -41,43 +39,6 @@ SEARCH_PATH = "hydra.searchpath"  # more folders of YAML files
 OPEN = re.compile(r"(corpus\.options|corpus\.parts|runner\.options)\b")  # groups that take any key
 # Of a run: keys of all trainings, whose schema the stages check.
 OF_TRAININGS = re.compile(r"^\+*(?=model\.\w)")
-
-# From Python 3.14 on argparse refuses a help that Hydra 1.3 gives: an object, not a text.
-vars(argparse)["_ActionsContainer"]._check_help = lambda *_: None
-
-_LOADER, _CONVERT = _utils.get_yaml_loader, "_validate_and_convert_impl"
-
-
-@functools.cache
-def plain_loader() -> Any:
-    """Return OmegaConf's loader of YAML, by which values are those of the command line: `no` and `1:30` are texts.
-
-    YAML 1.1 reads false, 90, and 8 for `010`.
-    """
-    loader, tag = _LOADER(), "tag:yaml.org,2002:"
-    loader.yaml_implicit_resolvers = {
-        first: [one for one in known if one[0] in (f"{tag}null", f"{tag}merge")]
-        for first, known in loader.yaml_implicit_resolvers.items()
-    }
-    for name, pattern, first in (
-        ("bool", "true|false", "tf"),
-        ("int", WHOLE, "+-0123456789"),
-        ("float", rf"{NUMBER.pattern}|[+-]?\.inf|\.nan", "+-.0123456789"),
-    ):
-        anchored = re.compile(f"(?:{pattern})$", re.IGNORECASE)
-        loader.add_implicit_resolver(f"{tag}{name}", anchored, [*first, *first.upper()])
-    return loader
-
-
-def convert_number(node: Any, value: Any, convert: Callable[[Any, Any], Any]) -> Any:
-    """Return a value as OmegaConf's node of numbers does, but no text with an underscore that parts no thousands."""
-    stray = isinstance(value, str) and "_" in value and not NUMBER.fullmatch(value)
-    return convert(node, None if stray else value)  # it refuses None
-
-
-_utils.get_yaml_loader = plain_loader
-for kind in (IntegerNode, FloatNode):
-    setattr(kind, _CONVERT, functools.partialmethod(convert_number, convert=getattr(kind, _CONVERT)))
 
 
 def search_path(overrides: Words) -> Folders:

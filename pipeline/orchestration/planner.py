@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from model.training import cost, law, probe
-from pipeline.cli.overrides import NUMBER, Words
+from pipeline.cli.hydra_patches import NUMBER
+from pipeline.cli.overrides import Words
 from pipeline.common import cores
 from pipeline.config import PrepareConfig, RunConfig
 from pipeline.console import terminal
