@@ -276,7 +276,8 @@ def read_weights(folder: Path, names: Names, content: Json) -> Weights:
                 found |= read_file(part)
             words = ".".join(names.embedding_name.split(".")[-2:])
             if not any(name.endswith((words, names.decoder)) for name in found):
-                raise InputError(f"not a {names.title}: {words} not found", path=folder / name)
+                title, _ = model_card.PUBLISHED[names.model_type]
+                raise InputError(f"not a {title}: {words} not found", path=folder / name)
             try:
                 found = names.canonical({n.removeprefix("module."): t for n, t in found.items()}, content)
             except ValueError as error:

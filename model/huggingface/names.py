@@ -1,14 +1,13 @@
 """Description of each architecture in Hugging Face format: names, sizes, and constants."""
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Any, Self
+from dataclasses import dataclass
+from typing import Self
 
 import torch
 
 from model.config import Json, ModelConfig, Weights
 from pipeline.common.tables import read_table
-from pipeline.tokenization.known_models import ROBERTA_PADDING
+from pipeline.tokenization.known_models import ROBERTA_PADDING, ROBERTAS
 
 BUFFERS = ("position_ids", "token_type_ids")  # of old versions, not weights
 PROJECTIONS = ("query", "key", "value")  # in the order of rows in the fused matrix
@@ -24,10 +23,9 @@ CLASS, CHOICE, TAG, ANSWER = "class", "choice", "tag", "answer"  # types of fine
 
 @dataclass(frozen=True, kw_only=True)
 class Names:
-    """Hugging Face's names for one architecture."""
+    """Hugging Face's names for one architecture, and what its folders have besides; methods as BERT has it."""
 
     model_type: str
-    title: str  # common name
     pretrained: str  # class of a pre-trained model
     tuned: dict[str, str]  # class of a fine-tuned model by type of head
     last_layers: dict[str, str]  # their name of a head's last layer by type of head, where it is not `classifier`
@@ -39,19 +37,13 @@ class Names:
     heads: list[str]  # prefixes of our names of optional weights, initialised if missing
     embedding_name: str  # their name of the word embeddings
     decoder: str  # their name of the decoder, which is tied to them
-    # Tensors as found in a file, and config.json -> tensors with the names of `parts`.
-    canonical: Callable[[Weights, Json], Weights]
-    pack: Callable[[Weights, Json], Weights]  # tensors by `parts` -> their format
-    # Fields of config.json other than `sizes` and those of `known_models`, from our sizes and the entries by id.
-    settings: Callable[[ModelConfig, list[str]], Json]
-    read: Callable[[Json], Json]  # their config -> our settings not in `sizes`
     tokenizer: Json  # fields of tokenizer_config.json
     exact_attention: str  # their attention that computes fully in double precision
 
     @classmethod
-    def of(cls, kind: str, **computed: Any) -> Self:
-        """Return the names in the table of an architecture, with what is computed for it."""
-        return cls(**read_table(__file__, "names.yaml")[kind], **computed)
+    def of(cls, kind: str) -> Self:
+        """Return the names in the table of an architecture."""
+        return cls(**read_table(__file__, "names.yaml")[kind])
 
     def their_name(self, name: str) -> str:
         """Return Hugging Face's name of one of our parameters."""
@@ -65,55 +57,92 @@ class Names:
 
     def their_tensors(self, state: Weights, theirs: Json) -> Weights:
         """Return our parameters in Hugging Face's names and layout, for a config.json."""
-        return self.pack({self.their_name(name): tensor for name, tensor in state.items()}, theirs)
+        return {self.their_name(name): tensor for name, tensor in state.items()}
+
+    def canonical(self, found: Weights, theirs: Json) -> Weights:
+        """Return tensors as found in a file, with their config.json, by the names of `parts`.
+
+        Adds the prefix of the encoder, renames gamma and beta, drops buffers, and gives the head its one bias.
+
+        Raises:
+            ValueError: Tables do not fit each other.
+        """
+        prefix, head = self.embedding_name.partition(".")[0], self.decoder.removesuffix(".decoder.weight")
+        bare = not any(name.startswith(f"{prefix}.") for name in found)
+        renamed = {}
+        for name, tensor in found.items():
+            if name.rpartition(".")[2] in BUFFERS:
+                continue
+            name = name.replace("LayerNorm.gamma", "LayerNorm.weight")
+            name = name.replace("LayerNorm.beta", "LayerNorm.bias")
+            inside = name.startswith(("embeddings.", "encoder.", "pooler."))
+            renamed[f"{prefix}.{name}" if bare and inside else name] = tensor
+        bias = renamed.pop(f"{head}.decoder.bias", None)
+        return renamed if bias is None else renamed | {f"{head}.bias": bias}  # of two, transformers reads the decoder's
+
+    def settings(self, config: ModelConfig, entries: list[str]) -> Json:
+        """Return fields of config.json other than `sizes` and those of `known_models`, for `entries` by id."""
+        return {"pad_token_id": entries.index("[PAD]"), **USUAL}
+
+    def read(self, theirs: Json) -> Json:
+        """Return our settings in their config that are not in `sizes`.
+
+        Raises:
+            ValueError: One is not supported.
+        """
+        return {}
 
 
-def canonical(found: Weights, prefix: str, head: str) -> Weights:
-    """Add the prefix of the encoder, rename gamma and beta, drop buffers, and give `head` its one bias."""
-    bare = not any(name.startswith(f"{prefix}.") for name in found)
-    renamed = {}
-    for name, tensor in found.items():
-        if name.rpartition(".")[2] in BUFFERS:
-            continue
-        name = name.replace("LayerNorm.gamma", "LayerNorm.weight")
-        name = name.replace("LayerNorm.beta", "LayerNorm.bias")
-        inside = name.startswith(("embeddings.", "encoder.", "pooler."))
-        renamed[f"{prefix}.{name}" if bare and inside else name] = tensor
-    bias = renamed.pop(f"{head}.decoder.bias", None)
-    return renamed if bias is None else renamed | {f"{head}.bias": bias}  # of two, transformers reads the decoder's
+class RobertaNames(Names):
+    """Names of RoBERTa's family: positions count from the padding's id, and there is one token type.
 
-
-def roberta_canonical(found: Weights, theirs: Json) -> Weights:
-    """Return tensors with the names of `parts`, positions without the rows before the first, the one token type added.
-
-    Rows of other types have a name of their own, under which `load` says that they are ignored.
-
-    Raises:
-        ValueError: The table of token types is not one of rows as wide as the positions.
+    Its row is in the positions, the only table that all readers know.
     """
-    renamed = canonical(found, "roberta", "lm_head")
-    places, table = ROBERTA_TABLES
-    types = renamed.pop(table, None)
-    if places in renamed:
-        renamed[places] = renamed[places][first_row(theirs) :]
-    if types is None or places not in renamed:
+
+    def canonical(self, found: Weights, theirs: Json) -> Weights:
+        """Return the same, positions without the rows before the first, and with the one token type added.
+
+        Rows of other types have a name of their own, under which `load` says that they are ignored.
+
+        Raises:
+            ValueError: The table of token types is not one of rows as wide as the positions.
+        """
+        renamed = super().canonical(found, theirs)
+        places, table = ROBERTA_TABLES
+        types = renamed.pop(table, None)
+        if places in renamed:
+            renamed[places] = renamed[places][first_row(theirs) :]
+        if types is None or places not in renamed:
+            return renamed
+        if types.shape[1:] != renamed[places].shape[1:] or not types.numel():
+            raise ValueError(f"{table} has shape {tuple(types.shape)}, must have a row as wide as {places}")
+        renamed[places] = renamed[places].float() + types[0].float()
+        if len(types) > 1:
+            renamed[f"{table} (rows 1 to {len(types) - 1})"] = types[1:]
         return renamed
-    if types.shape[1:] != renamed[places].shape[1:] or not types.numel():
-        raise ValueError(f"{table} has shape {tuple(types.shape)}, must have a row as wide as {places}")
-    renamed[places] = renamed[places].float() + types[0].float()
-    if len(types) > 1:
-        renamed[f"{table} (rows 1 to {len(types) - 1})"] = types[1:]
-    return renamed
 
+    def their_tensors(self, state: Weights, theirs: Json) -> Weights:
+        """Add rows of zeros: before the positions, and that of the one token type."""
+        tensors = super().their_tensors(state, theirs)
+        places, table = ROBERTA_TABLES
+        zeros = tensors[places].new_zeros(first_row(theirs), tensors[places].shape[1])
+        return tensors | {places: torch.cat((zeros, tensors[places])), table: zeros[:1].clone()}
 
-def roberta_pack(tensors: Weights, theirs: Json) -> Weights:
-    """Add rows of zeros: before the positions, and that of the one token type.
+    def settings(self, config: ModelConfig, entries: list[str]) -> Json:
+        """Return the fields of config.json for positions and special entries."""
+        pad, cls, sep = map(entries.index, ("[PAD]", "[CLS]", "[SEP]"))
+        return {
+            "max_position_embeddings": config.positions + pad + 1,
+            "pad_token_id": pad,
+            "bos_token_id": cls,
+            "eos_token_id": sep,
+            "type_vocab_size": 1,
+            **USUAL,
+        }
 
-    It is in the positions, the only table that all readers know.
-    """
-    places, table = ROBERTA_TABLES
-    zeros = tensors[places].new_zeros(first_row(theirs), tensors[places].shape[1])
-    return tensors | {places: torch.cat((zeros, tensors[places])), table: zeros[:1].clone()}
+    def read(self, theirs: Json) -> Json:
+        """Return the number of positions, without the rows before the first."""
+        return {"positions": theirs.get("max_position_embeddings", 512) - first_row(theirs)}
 
 
 def first_row(theirs: Json) -> int:
@@ -121,130 +150,91 @@ def first_row(theirs: Json) -> int:
     return int(theirs.get("pad_token_id", ROBERTA_PADDING)) + 1
 
 
-def roberta_settings(config: ModelConfig, entries: list[str]) -> Json:
-    """Return the fields of config.json for positions and special entries."""
-    pad, cls, sep = map(entries.index, ("[PAD]", "[CLS]", "[SEP]"))
-    return {
-        "max_position_embeddings": config.positions + pad + 1,
-        "pad_token_id": pad,
-        "bos_token_id": cls,
-        "eos_token_id": sep,
-        "type_vocab_size": 1,
-        **USUAL,
-    }
+class ModernBertNames(Names):
+    """Names of ModernBERT, whose files have one matrix for queries, keys and values.
 
-
-def roberta_names(kind: str, title: str, prefix: str) -> Names:
-    """Return the names of a member of RoBERTa's family, whose classes begin with `prefix`."""
-    table = Names.of(
-        "roberta",
-        canonical=roberta_canonical,
-        pack=roberta_pack,
-        settings=roberta_settings,
-        read=lambda theirs: {"positions": theirs.get("max_position_embeddings", 512) - first_row(theirs)},
-    )
-    tuned = {head: prefix + name for head, name in table.tuned.items()}
-    return replace(table, model_type=kind, title=title, pretrained=prefix + table.pretrained, tuned=tuned)
-
-
-def modernbert_canonical(found: Weights, theirs: Json) -> Weights:
-    """Add the prefix `model.`, and split the projections."""
-    bare = not any(name.startswith("model.") for name in found)
-    renamed: Weights = {}
-    for name, tensor in found.items():
-        name = f"model.{name}" if bare and name.startswith(BARE) else name
-        if name.endswith(FUSED) and not len(tensor) % 3:
-            parts = zip(PROJECTIONS, tensor.chunk(3), strict=True)
-            renamed |= {f"{name}.{part}": rows for part, rows in parts}
-        else:
-            renamed[name] = tensor
-    return renamed
-
-
-def modernbert_pack(tensors: Weights, theirs: Json) -> Weights:
-    """Fuse the projections of queries, keys and values into one matrix, as Hugging Face has them."""
-    packed: Weights = {}
-    for name, tensor in tensors.items():
-        whole, _, part = name.rpartition(".")
-        if not whole.endswith(FUSED):
-            packed[name] = tensor
-        elif part == PROJECTIONS[0]:
-            packed[whole] = torch.cat([tensors[f"{whole}.{other}"] for other in PROJECTIONS])
-    return packed
-
-
-def modernbert_settings(config: ModelConfig, entries: list[str]) -> Json:
-    """Return positions and layers in the format of transformers 5 and of earlier versions."""
-    kinds = [LOCAL if n % config.global_every else GLOBAL for n in range(config.layers)]
-    bases = {GLOBAL: config.rotary_global, LOCAL: config.rotary_local}
-    return {
-        "classifier_activation": config.activation,
-        "layer_norm_eps": config.layer_norm_epsilon,  # the name that candle and vLLM read
-        "initializer_cutoff_factor": 2.0,  # of transformers; text-embeddings-inference does not start without
-        "layer_types": kinds,
-        "global_attn_every_n_layers": config.global_every,
-        "rope_parameters": {kind: {"rope_type": "default", "rope_theta": base} for kind, base in bases.items()},
-        "global_rope_theta": config.rotary_global,
-        "local_rope_theta": config.rotary_local,
-        "embedding_dropout": config.dropout,
-        "classifier_dropout": config.dropout,
-        "pad_token_id": entries.index("[PAD]"),
-        **dict.fromkeys(("cls_token_id", "bos_token_id"), entries.index("[CLS]")),
-        **dict.fromkeys(("sep_token_id", "eos_token_id"), entries.index("[SEP]")),
-    }
-
-
-def modernbert_read(theirs: Json) -> Json:
-    """Read the global layers and the rotary bases, in either format.
-
-    Raises:
-        ValueError: The layer order or the type of positions is not supported.
+    The decoder is the word embeddings and not stored; its bias is.
     """
-    inner, last = (theirs.get(f"{part}_activation", "gelu") for part in ("hidden", "classifier"))
-    if inner != last:
-        raise ValueError(f"classifier_activation is {last}, must be hidden_activation, {inner}")
-    kinds, every = theirs.get("layer_types"), theirs.get("global_attn_every_n_layers", 3)
-    if kinds is not None:
-        if len(kinds) != theirs.get("num_hidden_layers"):
-            raise ValueError(f"layer_types has {len(kinds)} entries, must have one for each layer")
-        indices = [index for index, kind in enumerate(kinds) if kind == GLOBAL]
-        every = indices[1] if len(indices) > 1 else max(len(kinds), 1)
-        if kinds != [LOCAL if index % every else GLOBAL for index in range(len(kinds))]:
-            raise ValueError(f"layer_types is {kinds}, must repeat one {GLOBAL} followed by a fixed number of {LOCAL}")
-    found: Json = {"global_every": every}
-    bases, scaling = theirs.get("rope_parameters") or {}, theirs.get("rope_scaling") or {}
-    for ours, kind, old in (
-        ("rotary_global", GLOBAL, "global_rope_theta"),
-        ("rotary_local", LOCAL, "local_rope_theta"),
-    ):
-        rope = (bases.get(kind) or {}) | scaling
-        if (form := rope.get("rope_type", rope.get("type", "default"))) != "default":
-            raise ValueError(f"rope_type is {form}, must be default")
-        base = rope.get("rope_theta", theirs.get(old))
-        if base is None and ours == "rotary_local" and old in theirs:
-            base = found.get("rotary_global", GLOBAL_BASE)  # as null meant before transformers 5
-        if base is not None:
-            found[ours] = float(base)
-    return found
+
+    def canonical(self, found: Weights, theirs: Json) -> Weights:
+        """Add the prefix `model.`, and split the projections."""
+        bare = not any(name.startswith("model.") for name in found)
+        renamed: Weights = {}
+        for name, tensor in found.items():
+            name = f"model.{name}" if bare and name.startswith(BARE) else name
+            if name.endswith(FUSED) and not len(tensor) % 3:
+                parts = zip(PROJECTIONS, tensor.chunk(3), strict=True)
+                renamed |= {f"{name}.{part}": rows for part, rows in parts}
+            else:
+                renamed[name] = tensor
+        return renamed
+
+    def their_tensors(self, state: Weights, theirs: Json) -> Weights:
+        """Fuse the projections of queries, keys and values into one matrix, as Hugging Face has them."""
+        tensors = super().their_tensors(state, theirs)
+        packed: Weights = {}
+        for name, tensor in tensors.items():
+            whole, _, part = name.rpartition(".")
+            if not whole.endswith(FUSED):
+                packed[name] = tensor
+            elif part == PROJECTIONS[0]:
+                packed[whole] = torch.cat([tensors[f"{whole}.{other}"] for other in PROJECTIONS])
+        return packed
+
+    def settings(self, config: ModelConfig, entries: list[str]) -> Json:
+        """Return positions and layers in the format of transformers 5 and of earlier versions."""
+        kinds = [LOCAL if n % config.global_every else GLOBAL for n in range(config.layers)]
+        bases = {GLOBAL: config.rotary_global, LOCAL: config.rotary_local}
+        return {
+            "classifier_activation": config.activation,
+            "layer_norm_eps": config.layer_norm_epsilon,  # the name that candle and vLLM read
+            "initializer_cutoff_factor": 2.0,  # of transformers; text-embeddings-inference does not start without
+            "layer_types": kinds,
+            "global_attn_every_n_layers": config.global_every,
+            "rope_parameters": {kind: {"rope_type": "default", "rope_theta": base} for kind, base in bases.items()},
+            "global_rope_theta": config.rotary_global,
+            "local_rope_theta": config.rotary_local,
+            "embedding_dropout": config.dropout,
+            "classifier_dropout": config.dropout,
+            "pad_token_id": entries.index("[PAD]"),
+            **dict.fromkeys(("cls_token_id", "bos_token_id"), entries.index("[CLS]")),
+            **dict.fromkeys(("sep_token_id", "eos_token_id"), entries.index("[SEP]")),
+        }
+
+    def read(self, theirs: Json) -> Json:
+        """Read the global layers and the rotary bases, in either format.
+
+        Raises:
+            ValueError: The layer order or the type of positions is not supported.
+        """
+        inner, last = (theirs.get(f"{part}_activation", "gelu") for part in ("hidden", "classifier"))
+        if inner != last:
+            raise ValueError(f"classifier_activation is {last}, must be hidden_activation, {inner}")
+        kinds, every = theirs.get("layer_types"), theirs.get("global_attn_every_n_layers", 3)
+        if kinds is not None:
+            if len(kinds) != theirs.get("num_hidden_layers"):
+                raise ValueError(f"layer_types has {len(kinds)} entries, must have one for each layer")
+            indices = [index for index, kind in enumerate(kinds) if kind == GLOBAL]
+            every = indices[1] if len(indices) > 1 else max(len(kinds), 1)
+            if kinds != [LOCAL if index % every else GLOBAL for index in range(len(kinds))]:
+                rule = f"must repeat one {GLOBAL} followed by a fixed number of {LOCAL}"
+                raise ValueError(f"layer_types is {kinds}, {rule}")
+        found: Json = {"global_every": every}
+        bases, scaling = theirs.get("rope_parameters") or {}, theirs.get("rope_scaling") or {}
+        for ours, kind, old in (
+            ("rotary_global", GLOBAL, "global_rope_theta"),
+            ("rotary_local", LOCAL, "local_rope_theta"),
+        ):
+            rope = (bases.get(kind) or {}) | scaling
+            if (form := rope.get("rope_type", rope.get("type", "default"))) != "default":
+                raise ValueError(f"rope_type is {form}, must be default")
+            base = rope.get("rope_theta", theirs.get(old))
+            if base is None and ours == "rotary_local" and old in theirs:
+                base = found.get("rotary_global", GLOBAL_BASE)  # as null meant before transformers 5
+            if base is not None:
+                found[ours] = float(base)
+        return found
 
 
-NAMES = {  # by our architecture
-    "bert": Names.of(
-        "bert",
-        canonical=lambda found, theirs: canonical(found, "bert", "cls.predictions"),
-        pack=lambda tensors, theirs: tensors,
-        settings=lambda config, entries: {"pad_token_id": entries.index("[PAD]"), **USUAL},
-        read=lambda theirs: {},
-    ),
-    # The decoder is the word embeddings and not stored; its bias is.
-    "modernbert": Names.of(
-        "modernbert",
-        canonical=modernbert_canonical,
-        pack=modernbert_pack,
-        settings=modernbert_settings,
-        read=modernbert_read,
-    ),
-    "roberta": roberta_names("roberta", "RoBERTa", "Roberta"),
-    "xlm-roberta": roberta_names("xlm-roberta", "XLM-RoBERTa", "XLMRoberta"),
-    "camembert": roberta_names("camembert", "CamemBERT", "Camembert"),
-}
+NAMES = {"bert": Names.of("bert"), "modernbert": ModernBertNames.of("modernbert")}  # by our architecture
+NAMES |= {kind: RobertaNames.of(kind) for kind in ROBERTAS}

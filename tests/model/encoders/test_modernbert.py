@@ -12,7 +12,6 @@ from model.encoders.architectures import build_model, parameter_shapes
 from model.encoders.encoder import Sequences
 from model.encoders.modernbert import MODERNBERT
 from model.huggingface.names import NAMES
-from model.huggingface.names import modernbert_settings as their_settings
 from pipeline.errors import ConfigError
 from tests.model.encoders.test_bert import VOCAB, padded, ragged, size
 
@@ -28,7 +27,7 @@ def small(**changes):
 
 def their_config(config):
     said = {theirs: getattr(config, ours) for ours, theirs in NAMES["modernbert"].sizes.items()}
-    return ModernBertConfig(**said, **their_settings(config, ENTRIES))
+    return ModernBertConfig(**said, **NAMES["modernbert"].settings(config, ENTRIES))
 
 
 def theirs_like(model, attention):
