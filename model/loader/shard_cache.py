@@ -22,10 +22,12 @@ from model.loader.sample_order import Span
 from pipeline.common import parallel
 from pipeline.common.counter_rng import Ints
 from pipeline.errors import BY_FORCE, InputError, Restart, StoreError, UserError, disk_failure
+from pipeline.records.metrics import ShardCounts
 from pipeline.shards import Shard, ShardInfo, open_shard
 from pipeline.storage.atomic import remove_leftovers, write_text
 from pipeline.storage.checksums import sha256
 from pipeline.storage.stores import objects
+from pipeline.storage.strict_json import Json
 
 FAILED = ".failed.json"
 KEPT = ".kept-"  # before the name of a file of an earlier start, whose bytes are not compared yet
@@ -34,27 +36,48 @@ LOCK, PROGRESS = ".lock", ".progress"
 DONE = np.iinfo(np.int64).max  # progress of a rank that reads no more
 
 
-@dataclasses.dataclass(frozen=True)
-class RemoteShard:
-    """A shard in the store."""
+class CachedShard(Shard):
+    """A shard in the store, whose data is there only between `open` and `close`."""
 
-    address: str
-    size: int
-    sha256: str
+    def __init__(self, path: Path, info: ShardInfo, address: str, file: Json, counts: ShardCounts):
+        """Take what its folder's manifest says of the file and of what is in it."""
+        self.path, self.info, self.address = path, info, address
+        self.size, self.sha256 = file["bytes"], file["sha256"]
+        self.rows, self.tokens = counts.rows, counts.tokens
 
     @property
     def name(self) -> str:
-        """Return its name in the folder."""
+        """Return its name in the local folder."""
         return f"{self.sha256}.arrow"
 
+    def open(self, folder: Path) -> None:
+        """Map the file that was fetched into `folder`.
 
-Sources = dict[str, RemoteShard]  # by name
+        Raises:
+            InputError: it is not a shard, or not the one that the manifest describes.
+        """
+        there = open_shard(folder / self.name)
+        if (there.info, there.rows, there.tokens) != (self.info, self.rows, self.tokens):
+            raise InputError(f"is not as its manifest says; rerun prepare {BY_FORCE}", path=self.address)
+        self._batch = there._batch
+        self.offsets, self.values, self.a_len = there.offsets, there.values, there.a_len
+
+    def close(self) -> None:
+        """Unmap the file."""
+        for name in ("_batch", "offsets", "values", "a_len", "is_random_next"):
+            self.__dict__.pop(name, None)
+
+    def read_ahead(self) -> None:
+        """Do nothing: what was fetched ahead is in memory."""
+
+
+Sources = dict[str, CachedShard]  # by name
 
 
 class Fetcher:
     """Fetches for all ranks of a node, as far ahead as there is room."""
 
-    def __init__(self, folder: Path, limit: int, sources: list[RemoteShard], reading: "ReadPlan", progress: Ints):
+    def __init__(self, folder: Path, limit: int, sources: list[CachedShard], reading: "ReadPlan", progress: Ints):
         """Start.
 
         Args:
@@ -156,7 +179,7 @@ class Fetcher:
             soon |= dict.fromkeys(name for name in self._of(span) if name in names)
         return sorted(names - soon.keys()) + list(soon)[::-1]
 
-    def _fetch(self, source: RemoteShard) -> None:
+    def _fetch(self, source: CachedShard) -> None:
         path, kept = self._folder / source.name, self._folder / f"{KEPT}{source.name}"
         if self._closing.is_set() or path.exists():
             return
@@ -184,34 +207,6 @@ class Fetcher:
 
 def _size(sources: Sources) -> int:
     return sum(source.size for source in sources.values())
-
-
-class CachedShard(Shard):
-    """A shard whose data is there only between `open` and `close`."""
-
-    def __init__(self, path: Path, info: ShardInfo, source: RemoteShard, rows: int, tokens: int):
-        self.path, self.info, self.source = path, info, source
-        self.rows, self.tokens = rows, tokens
-
-    def open(self, folder: Path) -> None:
-        """Map the file that was fetched into `folder`.
-
-        Raises:
-            InputError: it is not a shard, or not the one that the manifest describes.
-        """
-        there = open_shard(folder / self.source.name)
-        if (there.info, there.rows, there.tokens) != (self.info, self.rows, self.tokens):
-            raise InputError(f"is not as its manifest says; rerun prepare {BY_FORCE}", path=self.source.address)
-        self._batch = there._batch
-        self.offsets, self.values, self.a_len = there.offsets, there.values, there.a_len
-
-    def close(self) -> None:
-        """Unmap the file."""
-        for name in ("_batch", "offsets", "values", "a_len", "is_random_next"):
-            self.__dict__.pop(name, None)
-
-    def read_ahead(self) -> None:
-        """Do nothing: what was fetched ahead is in memory."""
 
 
 @dataclasses.dataclass(frozen=True)

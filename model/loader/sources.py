@@ -15,7 +15,7 @@ import numpy as np
 
 from model.config import DataConfig
 from model.loader.sample_order import Span
-from model.loader.shard_cache import DONE, FAILED, LOCK, LOOK, PROGRESS, CachedShard, Fetcher, ReadPlan, RemoteShard
+from model.loader.shard_cache import DONE, FAILED, LOCK, LOOK, PROGRESS, CachedShard, Fetcher, ReadPlan
 from pipeline.common.counter_rng import Ints
 from pipeline.console.formatting import byte_count
 from pipeline.errors import BY_FORCE, ConfigError, InputError, Restart, error_from_record, writable
@@ -27,13 +27,13 @@ from pipeline.storage.file_search import inside
 
 
 class ShardSource:
-    """The shards that a loader reads, and when they are there."""
+    """The shards that a loader reads, and when they are there: here in local folders, from the beginning."""
 
     complete = True  # whether all are there from the beginning
 
     def shards(self, folder: str, split: str) -> list[Shard]:
-        """Return the shards of a folder."""
-        raise NotImplementedError
+        """Open the shards of a folder."""
+        return open_folder(folder, split)
 
     def begin(self, reading: ReadPlan) -> None:
         """Start to fetch; all ranks call it."""
@@ -53,15 +53,7 @@ class ShardSource:
         """Remove local copies: the training is done."""
 
 
-class LocalShards(ShardSource):
-    """Shards in local folders."""
-
-    def shards(self, folder: str, split: str) -> list[Shard]:
-        """Open the shards of a folder."""
-        return open_folder(folder, split)
-
-
-LOCAL = LocalShards()
+LOCAL = ShardSource()
 
 
 class CachedShards(ShardSource):
@@ -99,10 +91,9 @@ class CachedShards(ShardSource):
             )
         found: list[CachedShard] = []
         for name in names:
-            file, rows = manifest.files[name], known[name]
-            source = RemoteShard(f"{self._addresses[folder]}/{name}", file["bytes"], file["sha256"])
-            inside(self._top, source.name, self._addresses[folder])
-            found.append(CachedShard(Path(folder, name), info, source, rows.rows, rows.tokens))
+            address = f"{self._addresses[folder]}/{name}"
+            found.append(CachedShard(Path(folder, name), info, address, manifest.files[name], known[name]))
+            inside(self._top, found[-1].name, self._addresses[folder])
         self._shards += found
         return list(found)
 
@@ -171,7 +162,7 @@ class CachedShards(ShardSource):
             self._lock.close()
 
     def _wait(self, shard: CachedShard) -> None:
-        while not (self._folder / shard.source.name).exists():
+        while not (self._folder / shard.name).exists():
             if (failure := self.failure) is not None:
                 raise failure
             if self._closed.wait(LOOK):
@@ -184,7 +175,7 @@ class CachedShards(ShardSource):
         for span in reading.until_stop(reading.start):
             near = [one for one in near if one.last > span.first - reading.batch] + [span]
             shards = {number for one in near for number in one.shards.tolist()}
-            needed = max(needed, sum(self._shards[number].source.size for number in shards))
+            needed = max(needed, sum(self._shards[number].size for number in shards))
         return needed
 
     def _join(self) -> None:
@@ -202,8 +193,7 @@ class CachedShards(ShardSource):
             self._progress[:] = reading.start
             self._progress[-1] = 0
             # Before others know the folder: they take what has a shard's name for compared.
-            sources = [shard.source for shard in self._shards]
-            self._fetcher = Fetcher(folder, self._limit, sources, reading, self._progress)
+            self._fetcher = Fetcher(folder, self._limit, self._shards, reading, self._progress)
         self._folder = Path(reading.gather(str(folder))[peers[0]])
         if not first:
             self._progress = _progress(self._folder, len(peers), "r+")
