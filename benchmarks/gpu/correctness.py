@@ -11,6 +11,7 @@ from benchmarks.gpu import engines as gpu_engines
 from benchmarks.gpu.model import config_of, loss_of, make_batch, make_model, step_of, without_dropout
 from benchmarks.gpu.rows import Rows
 from model.encoders.attention import dispatch, flash
+from model.encoders.attention.backend import AttentionArgs
 
 LENGTHS = [128, 3, 77, 1, 40]
 HEADS, WIDTH = 4, 64
@@ -57,7 +58,7 @@ def against_reference(device: torch.device, kind: torch.dtype, causal: bool, win
     here, there, bounds = inputs(device, kind)
     seen = None if window == flash.FAR else window
     q, k, v = here
-    expected = dispatch.attend(q, k, v, bounds, max(LENGTHS), 0.0, "each", causal, seen)
+    expected = dispatch.attend(q, k, v, "each", AttentionArgs(bounds, max(LENGTHS), 0.0, causal, seen))
     how = (max(LENGTHS), 0.0, causal, window)
     found = flash.flash_attention(*there, bounds.to(device), *how)[0]
     upstream = torch.linspace(-1, 1, expected.numel()).view(expected.shape)
@@ -97,8 +98,8 @@ def padded_is_right(device: torch.device) -> dict[str, Any]:
     """Compare the backend for fp32 with the loop on the CPU."""
     here, there, bounds = inputs(device, torch.float32)
     (q, k, v), (a, b, c) = here, there
-    expected = dispatch.attend(q, k, v, bounds, max(LENGTHS), 0.0, "each")
-    found = dispatch.attend(a, b, c, bounds.to(device), max(LENGTHS), 0.0, "padded")
+    expected = dispatch.attend(q, k, v, "each", AttentionArgs(bounds, max(LENGTHS), 0.0))
+    found = dispatch.attend(a, b, c, "padded", AttentionArgs(bounds.to(device), max(LENGTHS), 0.0))
     return verdict(float((found.cpu() - expected).abs().max().detach()), 2e-3)
 
 

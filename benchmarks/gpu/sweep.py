@@ -13,6 +13,7 @@ from benchmarks.gpu.correctness import half_of
 from benchmarks.gpu.model import VOCABULARY, config_of, loss_of, make_batch, make_model, step_of
 from benchmarks.gpu.rows import Rows
 from model.encoders.attention import dispatch
+from model.encoders.attention.backend import AttentionArgs
 from model.encoders.device import has_compiler
 from model.training import cost, device_peak
 from model.training.device_peak import synchronize
@@ -82,7 +83,7 @@ def one_attention(device: torch.device, kind: torch.dtype, backend: str, length:
     upstream = torch.randn_like(q)
 
     def work() -> None:
-        mixed = dispatch.attend(q, k, v, batch.cu_seqlens, batch.max_length, 0.1, backend)
+        mixed = dispatch.attend(q, k, v, backend, AttentionArgs(batch.cu_seqlens, batch.max_length, 0.1))
         torch.autograd.grad(mixed, (q, k, v), upstream)
 
     return {"seconds": timed(work, device, 5), "tokens": len(batch.input_ids)}

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from model.config import ModelConfig
+from model.encoders.attention.backend import AttentionArgs
 from model.encoders.attention.dispatch import attend
 from model.encoders.dropout import Dropout
 from model.encoders.encoder import (
@@ -74,9 +75,9 @@ class Layer(EncoderLayer):
     def attend(self, x: Tensor, seq_info: Sequences, queries: Tensor | None) -> Tensor:
         """Return what attention mixes: `(T, H)` -> `(T, N, D)`, or `(K, N, D)` at the places `queries`."""
         dropout = self.attention_dropout if self.training else 0.0
-        bounds = seq_info.cu_seqlens, seq_info.max_length
+        how = AttentionArgs(seq_info.cu_seqlens, seq_info.max_length, dropout, self.causal, queries=queries)
         q, k, v = self.qkv(x, queries)
-        return attend(q, k, v, *bounds, dropout, seq_info.backend, self.causal, queries=queries)
+        return attend(q, k, v, seq_info.backend, how)
 
     def feed_forward_block(self, attn_out: Tensor, x: Tensor) -> Tensor:
         """Compute what follows the attention: two `(K, H)` tensors -> `(K, H)`."""

@@ -20,6 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from model.config import ModelConfig
+from model.encoders.attention.backend import AttentionArgs
 from model.encoders.attention.dispatch import attend
 from model.encoders.dropout import Dropout, drop
 from model.encoders.encoder import (
@@ -82,8 +83,8 @@ class Layer(EncoderLayer):
         q, k, v = self.qkv(self.attention_norm(x), queries)
         angles = rotation(seq_info, *self.table)
         q, k, dropout = rotate(q, angles, queries), rotate(k, angles), self.share if self.training else 0.0
-        bounds = seq_info.cu_seqlens, seq_info.max_length
-        return attend(q, k, v, *bounds, dropout, seq_info.backend, window=self.window, queries=queries)
+        how = AttentionArgs(seq_info.cu_seqlens, seq_info.max_length, dropout, window=self.window, queries=queries)
+        return attend(q, k, v, seq_info.backend, how)
 
     def feed_forward_block(self, attn_out: Tensor, x: Tensor) -> Tensor:
         """Compute what follows the attention: two `(K, H)` tensors -> `(K, H)`."""

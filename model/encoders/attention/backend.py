@@ -10,13 +10,13 @@ HALF = (torch.float16, torch.bfloat16)
 
 
 class AttentionArgs(NamedTuple):
-    """Arguments of a backend other than q, k and v, as documented in `attend`."""
+    """Arguments of a backend other than q, k and v."""
 
-    cu_seqlens: Tensor  # (B+1,) int32
-    max_length: int
-    dropout: float
-    causal: bool
-    window: int | None
+    cu_seqlens: Tensor  # (B+1,) int32: where each sequence starts, and T; none is empty, and B may be 0
+    max_length: int  # no sequence is longer
+    dropout: float  # of the attention probabilities
+    causal: bool = False  # a token attends only to itself and earlier tokens
+    window: int | None = None  # a token attends only to those at most that far away, on either side
     queries: Tensor | None = None  # (K,) int64, ascending: the places of the queries; None: all tokens
 
 

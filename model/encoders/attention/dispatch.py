@@ -34,30 +34,16 @@ BACKENDS = {
 }
 
 
-def attend(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    cu_seqlens: Tensor,
-    max_length: int,
-    dropout: float,
-    backend: str,
-    causal: bool = False,
-    window: int | None = None,
-    queries: Tensor | None = None,
-) -> Tensor:
+def attend(q: Tensor, k: Tensor, v: Tensor, backend: str, how: AttentionArgs) -> Tensor:
     """Mix the values of each sequence's tokens: `(T, N, D)` three times -> `(T, N, D)`.
 
-    `cu_seqlens` `(B+1,)` int32 holds the start of each sequence, and T; none is empty or longer
-    than `max_length`, and B may be 0. `dropout` applies to the attention probabilities. `backend`
-    is a name from `resolve`. With `causal` a token attends only to itself and earlier tokens; with
-    `window` only to tokens at most that many positions away, on either side.
-
-    With `queries` `(K,)`, distinct places in any order, only these tokens attend: `q` and the result
-    are `(K, N, D)`. The backend must be one that `takes_queries`.
+    `backend` is a name from `resolve`. With `how.queries` `(K,)`, here distinct places in any order,
+    only these tokens attend: `q` and the result are `(K, N, D)`. The backend must be one that
+    `takes_queries`.
     """
     if not q.shape[0]:  # no sequences: a rank's share of a batch smaller than the world
         return q + k.sum(0) + v.sum(0)  # all of them: ZeRO 3 compares the order of gradients between ranks
+    cu_seqlens, max_length, dropout, causal, window, queries = how
     if window is not None and window >= max_length - 1:
         window = None  # the window covers every sequence
     run = BACKENDS[backend].run

@@ -8,6 +8,7 @@ from torch.autograd.graph import saved_tensors_hooks
 from torch.utils.flop_counter import FlopCounterMode
 
 from model.encoders.attention import cpu, dispatch, flash, rows
+from model.encoders.attention.backend import AttentionArgs
 from pipeline.errors import ConfigError
 from tests.model.encoders import flash_on_cpu  # noqa: F401
 from tests.support.examples import examples
@@ -44,7 +45,7 @@ def distance_by_hand(backend, lengths, window=None, causal=False, **kind):
     """The largest difference from `by_hand`, of outputs and of gradients."""
     inputs, cu_seqlens = packed(lengths, **kind)
     place = cu_seqlens.to(inputs[0].device)
-    mixed = dispatch.attend(*inputs, place, max(lengths), 0.0, backend, causal, window)
+    mixed = dispatch.attend(*inputs, backend, AttentionArgs(place, max(lengths), 0.0, causal, window))
     true, true_inputs = by_hand(*inputs, cu_seqlens, window, causal)
     upstream = torch.linspace(-1, 1, true.numel(), dtype=true.dtype, device=true.device).view(true.shape)
     true.backward(upstream)
@@ -89,8 +90,8 @@ def test_tokens_that_attend_alone_get_the_same(lengths, window, causal, dtype, l
     rows = slice(None) if chosen is None else chosen
     true, true_inputs = by_hand(q, k, v, cu_seqlens, window, causal)
     with torch.set_grad_enabled(learns):
-        how = cu_seqlens, max(lengths), 0.0, "each", causal, window
-        mixed = dispatch.attend(q if queries is None else q[queries], k, v, *how, queries)
+        how = AttentionArgs(cu_seqlens, max(lengths), 0.0, causal, window, queries)
+        mixed = dispatch.attend(q if queries is None else q[queries], k, v, "each", how)
     pairs = [(mixed, true[rows])]
     if learns:
         upstream = torch.linspace(-1, 1, mixed.numel(), dtype=true.dtype).view(mixed.shape)
@@ -107,7 +108,7 @@ def test_the_cost_of_a_window_grows_with_the_length_alone():
     for length in (1000, 2000):
         with FlopCounterMode(display=False) as counter:
             inputs, cu_seqlens = packed([length])
-            dispatch.attend(*inputs, cu_seqlens, length, 0.0, "each", window=50).sum().backward()
+            dispatch.attend(*inputs, "each", AttentionArgs(cu_seqlens, length, 0.0, window=50)).sum().backward()
         counted.append(counter.get_total_flops())
     assert counted[1] < 2.05 * counted[0]  # the two ends of a sequence have one neighbour
 
@@ -118,9 +119,9 @@ def test_a_sequence_of_thousands_of_tokens_is_right_without_its_scores():
     inputs, cu_seqlens = packed(lengths, width=4)
     kept = []
     with saved_tensors_hooks(lambda x: kept.append(x.numel()) or x, lambda x: x):
-        dispatch.attend(*inputs, cu_seqlens, lengths[0], 0.0, "each")
+        dispatch.attend(*inputs, "each", AttentionArgs(cu_seqlens, lengths[0], 0.0))
     assert sum(kept) < cpu.LONG**2
-    causal = dispatch.attend(*inputs, cu_seqlens, lengths[0], 0.0, "each", causal=True)
+    causal = dispatch.attend(*inputs, "each", AttentionArgs(cu_seqlens, lengths[0], 0.0, causal=True))
     torch.testing.assert_close(causal, by_hand(*inputs, cu_seqlens, causal=True)[0])
 
 
@@ -131,7 +132,7 @@ def test_dropout_keeps_the_mean_and_follows_the_seed(backend):
     def draw(seed):
         torch.manual_seed(seed)
         with torch.no_grad():
-            return dispatch.attend(q, k, v, cu_seqlens, 30, 0.2, backend)
+            return dispatch.attend(q, k, v, backend, AttentionArgs(cu_seqlens, 30, 0.2))
 
     assert torch.equal(draw(0), draw(0))
     assert not torch.equal(draw(0), draw(1))
@@ -186,9 +187,9 @@ def test_auto_on_a_gpu_drops_out_with_the_right_mean():
     (q, k, v), cu_seqlens = packed([30, 7], width=64, dtype=torch.bfloat16, device=device)
     backend = dispatch.resolve("auto", device, q.dtype, 64)
     assert backend == "flash"
-    place = cu_seqlens.to(device)
+    how = AttentionArgs(cu_seqlens.to(device), 30, 0.2)
     with torch.no_grad():
-        drawn = [dispatch.attend(q, k, v, place, 30, 0.2, backend).float() for _ in range(600)]
+        drawn = [dispatch.attend(q, k, v, backend, how).float() for _ in range(600)]
     true = by_hand(q, k, v, cu_seqlens)[0]
     assert (torch.stack(drawn).mean(0) - true).abs().max() < 0.2
 
