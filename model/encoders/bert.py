@@ -108,7 +108,6 @@ BERT = Architecture(
     pooler=Pooler,
     masked_head=MaskedHead,
     initialise=initialise_matrix,
-    pairs=True,
 )
 # Its masked-LM head has the exact GELU, whatever its layers have.
-ROBERTA = replace(BERT, pairs=False, masked_head=lambda config: MaskedHead(replace(config, activation="gelu")))
+ROBERTA = replace(BERT, masked_head=lambda config: MaskedHead(replace(config, activation="gelu")))

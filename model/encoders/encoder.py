@@ -103,15 +103,9 @@ class Architecture:
     masked_head: Callable[[ModelConfig], nn.Module]  # called with `(M, H)`, `(V, H)` -> `(M, V)`
     initialise: Callable[[str, Tensor, ModelConfig], object]  # one matrix, in place
     period: Callable[[ModelConfig], int] = lambda _: 1  # layers, after which their kinds repeat
-    pairs: bool = False  # has a next-sentence head: pooler and head are pre-trained
     # Name of the pre-trained module from which a pooler for fine-tuning starts.
     pooler_source: str = "pooler"
     pooled_tokens: bool = False  # heads that label tokens also read them through the pooler
-
-    @property
-    def pools(self) -> bool:
-        """Return whether a pooler for fine-tuning starts from pre-trained weights."""
-        return self.pairs or self.pooler_source != "pooler"
 
 
 class Encoder(nn.Module):
@@ -292,12 +286,12 @@ class PretrainingModel(nn.Module):
 
     def __init__(self, config: ModelConfig, parts: Architecture) -> None:
         super().__init__()
-        self.config, self.judges_pairs = config, parts.pairs
+        self.config, self.judges_pairs = config, config.traits.sentence_pairs
         self.encoder = Encoder(config, parts)
-        if parts.pairs:
+        if self.judges_pairs:
             self.pooler = parts.pooler(config)
         self.masked_head = parts.masked_head(config)
-        if parts.pairs:
+        if self.judges_pairs:
             self.next_sentence = nn.Linear(config.hidden, 2)
         initialise(self.named_parameters(), config, parts)
 

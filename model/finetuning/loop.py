@@ -100,7 +100,8 @@ def build(size: ModelConfig, weights: Weights | None, head: HeadConfig, seed: in
         for name in found.keys() & {"head.weight", "head.bias"}:
             found[name] = torch.where(found[name].isnan(), fresh[name], found[name])
         missing, _ = model.load_state_dict(found, strict=False)
-        own = ("head.", "attention.", "shares", *([] if architecture_of(size).pools else ["pooler."]))
+        pools = size.traits.sentence_pairs or architecture_of(size).pooler_source != "pooler"  # by what was learnt
+        own = ("head.", "attention.", "shares", *([] if pools else ["pooler."]))
         assert all(name.startswith(own) for name in missing), missing
     return model
 
