@@ -127,13 +127,15 @@ def _add(pairs: Pairs, table: Table, task: TaskConfig, most: int | None) -> None
 
 @dataclass(frozen=True)
 class Candidate:
-    """A model to score, and how much it had been trained."""
+    """A model to score, and what says how much it had been trained."""
 
-    name: str
     folder: Path
-    step: int | None = None
-    tokens: int | None = None
-    words: float | None = None
+    about: Conversion | checkpoint_folder.State
+
+    @property
+    def name(self) -> str:
+        """Return the name of its folder."""
+        return self.folder.name
 
 
 def candidates(config: EvaluateConfig) -> list[Candidate]:
@@ -157,13 +159,12 @@ def candidates(config: EvaluateConfig) -> list[Candidate]:
             "pretrained",
             place,
         )
-    return sorted(found, key=lambda one: (one.words or 0, one.step or 0, _number(one.name)))
+    return sorted(found, key=lambda one: (one.about.words or 0, one.about.step or 0, _number(one.name)))
 
 
 def _converted(folder: Path) -> Candidate:
     """Return the model in a Hugging Face folder; `convert` has written how much it was trained."""
-    made = fingerprints.conversion_of(folder) or Conversion()
-    return Candidate(folder.name, folder, made.step, made.tokens, made.words)
+    return Candidate(folder, fingerprints.conversion_of(folder) or Conversion())
 
 
 def _checkpoints(place: Path) -> list[Candidate]:
@@ -171,11 +172,8 @@ def _checkpoints(place: Path) -> list[Candidate]:
     if not checkpoint_folder.runs(place).is_dir():
         return []
     newest, _ = checkpoint_folder.locate(place)
-    found = []
-    for path in checkpoint_folder.steps(newest.parent).values():
-        state = checkpoint_folder.read_state(path)
-        found.append(Candidate(path.name, path, state.step, state.tokens, state.words))
-    return found
+    folders = checkpoint_folder.steps(newest.parent).values()
+    return [Candidate(folder, checkpoint_folder.read_state(folder)) for folder in folders]
 
 
 def _number(name: str) -> float:
@@ -455,9 +453,9 @@ def _point(model: Candidate, tables: Record) -> Record:
     """Return what the learning curve shows of a checkpoint."""
     return {
         "name": model.name,
-        "step": model.step,
-        "tokens": model.tokens,
-        "words": model.words,
+        "step": model.about.step,
+        "tokens": model.about.tokens,
+        "words": model.about.words,
         "score": tables["macro"]["accuracy"],
         "interval": tables["macro"]["interval"],
         "phenomena": {name: one["accuracy"] for name, one in tables["phenomena"].items()},
