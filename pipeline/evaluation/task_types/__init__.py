@@ -64,7 +64,8 @@ class TaskType(Protocol):
         """Return the scores of always giving the most frequent answer of the dataset itself."""
 
     def export(self, part: Dataset, answers: Given) -> dict[str, str]:
-        """Return the answers in exchange formats other than the table, by file name."""
+        """Return the answers in exchange formats other than the table, by file name; by default none."""
+        return {}
 
     def marks(self, part: Dataset) -> dict[str, Any]:
         """Return what a saved model has to know of the words of a dataset: fields of `saved_model.Reading`."""

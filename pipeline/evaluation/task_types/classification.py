@@ -57,10 +57,6 @@ class Classification(TaskType):
         """Score always predicting the most frequent class, or the mean."""
         return metrics.constant(self._task.metrics, self._numbers(part.truth), self._classes)
 
-    def export(self, part: Dataset, answers: Given) -> dict[str, str]:
-        """Return no files, as the table is the exchange format."""
-        return {}
-
 
 class Choice(Classification):
     """The task type of a sentence, optionally the start of the next one, and several endings.
