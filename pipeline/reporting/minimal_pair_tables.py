@@ -1,6 +1,5 @@
 """Minimal pairs in the report: accuracy by phenomenon next to published models, learning curves."""
 
-from functools import cache
 from statistics import mean
 
 from pipeline.common.tables import read_table
@@ -11,12 +10,8 @@ from pipeline.reporting.score_tables import Figures, Plot, Stages, places
 MOST_CURVES = len(plots.COLOURS)
 
 Published = tuple[str, str, dict[str, float]]  # a model: its name, its source, and percent by phenomenon
-
-
-@cache
-def load_published() -> dict[str, list[Figures]]:
-    """Return what others published, by task."""
-    return dict(read_table(__file__, "published_minimal_pairs.yaml"))
+# What others published, by task.
+PUBLISHED: dict[str, list[Figures]] = read_table(__file__, "published_minimal_pairs.yaml")
 
 
 def sections(stages: Stages) -> list[Figures]:
@@ -95,7 +90,7 @@ def others_of(task: str, tables: Figures) -> list[Published]:
     """
     found = []
     part = missing_paradigms(task, tables)
-    for entry in load_published().get(task, []):
+    for entry in PUBLISHED.get(task, []):
         if part and "paradigms" not in entry:
             continue
         for number, name in enumerate(entry["models"]):
@@ -119,7 +114,7 @@ def others_of(task: str, tables: Figures) -> list[Published]:
 
 def missing_paradigms(task: str, tables: Figures) -> set[str]:
     """Return the paradigms that others published scores of and that were not scored here."""
-    entries = load_published().get(task, [])
+    entries = PUBLISHED.get(task, [])
     return {name for entry in entries for name in entry.get("paradigms", {})} - set(tables["paradigms"])
 
 

@@ -53,7 +53,7 @@ def with_all_paradigms(figures):
     """The same with all paradigms of BLiMP, of which the others are of another phenomenon."""
     tables = figures["tables"]
     entry = tables["macro"] | {"phenomenon": "others"}
-    names = minimal_pair_tables.load_published()["blimp"][0]["paradigms"]
+    names = minimal_pair_tables.PUBLISHED["blimp"][0]["paradigms"]
     every = {name: entry for name in names} | tables["paradigms"]
     return figures | {"tables": tables | {"paradigms": every}}
 
