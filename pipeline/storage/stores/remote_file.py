@@ -70,10 +70,6 @@ class RemoteFile(io.RawIOBase):
         """Return true: another request begins anywhere."""
         return True
 
-    def tell(self) -> int:
-        """Return the position, in bytes."""
-        return self._at
-
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
         """Move to a position; elsewhere, requests are for short ranges again."""
         start = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self.size}[whence]
