@@ -14,7 +14,7 @@ from pathlib import Path
 
 from pipeline.common import parallel
 from pipeline.config import StageConfig
-from pipeline.errors import InputError, Restart, StoreError, UserError
+from pipeline.errors import InputError, Restart, StoreError
 from pipeline.records.checkpoint_folder import FILE, FILES, RUNS, STATE, SUMS, belongs_to_other, run_name, sums_of
 from pipeline.records.manifest import MANIFEST, Files, Manifest, Result, unfinished_manifest
 from pipeline.stages.fetch_inputs import fetch_checkpoint, in_store, local_place, root_of
@@ -27,6 +27,8 @@ from pipeline.storage.uploads import BackgroundUpload
 
 class OutputFolder:
     """The folder of one stage on a disk, which is made where it is read."""
+
+    keeps_manifest = True  # after a mistake of the user that came before a file changed
 
     def __init__(self, stage: str, config: StageConfig, named: Path):
         self.stage, self.config = stage, config
@@ -90,10 +92,6 @@ class OutputFolder:
         """Put what the body writes as it goes, and the rest when it ends, however it ends."""
         return contextlib.nullcontext()
 
-    def restores(self, error: BaseException) -> bool:
-        """Return whether a folder has its manifest again after an error that came before a file changed."""
-        return isinstance(error, UserError)
-
     def addressed(self, result: Result) -> Result:
         """Return what a stage says of itself with the names that a user typed."""
         return result
@@ -120,6 +118,8 @@ class StoreFolder(OutputFolder):
     Every write asks the lock first, and replaces only the version that was seen before: a holder
     that stood still and lost its lock writes over nothing. The manifest says "begun" meanwhile.
     """
+
+    keeps_manifest = False  # by the store the folder is not finished
 
     def __init__(self, stage: str, config: StageConfig, named: Path):
         super().__init__(stage, config, named)
@@ -248,10 +248,6 @@ class StoreFolder(OutputFolder):
         gone = {name for name in self.copy.entries.keys() - {MANIFEST} if not (self.copy.path / name).exists()}
         self._remove(gone.union(f"{group}/{name}" for group in _groups(gone) for name in FILES))
         self.copy.save_index()
-
-    def restores(self, error: BaseException) -> bool:
-        """Return False: by the store the folder is not finished."""
-        return False
 
     def finish(self, manifest: Manifest) -> Manifest:
         """Put the files; the manifest also names checkpoints of this training that are only in the store."""

@@ -275,7 +275,7 @@ def _made(
         with contextlib.suppress(OSError):
             if new:
                 folder.rmdir()  # empty, after a mistake of the user
-            _put_back(aside, out, target.restores(error))
+            _put_back(aside, out, target.keeps_manifest and isinstance(error, UserError))
         raise
     remove_leftovers(folder)
     result = target.addressed(result)
