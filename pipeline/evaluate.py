@@ -9,6 +9,7 @@ import json
 import sys
 from pathlib import Path
 
+from model.distributed.gpus import require_gpus
 from pipeline.cli import entry_point
 from pipeline.config import EvaluateConfig
 from pipeline.errors import ConfigError
@@ -23,8 +24,9 @@ def make(config: EvaluateConfig, out: Path) -> Result:
     """Do the missing runs, and write the results of all runs into `out`.
 
     Raises:
-        ConfigError, InputError: raised by the evaluation of the task's type.
+        ConfigError, InputError: raised by the evaluation of the task's type, or required GPUs are missing.
     """
+    require_gpus()
     found, summary, files = evaluator_of(config.task).evaluate(config, out)
     for name, text in {"results.json": json.dumps(found.to_json(), indent=1) + "\n", **files}.items():
         write_text(out / name, text)

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from model.distributed.gpus import require_gpus
 from model.training import provenance
 from pipeline.common import cores, heartbeat
 from pipeline.common.schema import check
@@ -102,14 +103,10 @@ def prepare(config: EvaluateConfig) -> SearchContext:
     The files of the task are read first, so that mistakes in them do not wait for PyTorch.
 
     Raises:
-        ConfigError: `sequence_length` or `layers` exceeds the model, required GPUs are missing, or
-            `submit` has no test sets.
+        ConfigError: `sequence_length` or `layers` exceeds the model, or `submit` has no test sets.
         InputError: the model's folder or a file of the task is incomplete or malformed, or `keep`
             or `submit` cannot save the model.
     """
-    from model.distributed.gpus import require_gpus
-
-    require_gpus()
     if not (Path(config.pretrained) / "config.json").is_file():
         from model.huggingface import bert_format
 
@@ -186,6 +183,7 @@ def run_part(config: EvaluateConfig, index: int, parts: int) -> bool:
         folder.mkdir(parents=True, exist_ok=True)
         done = finished(folder, mine)
         if len(done) < len(mine):
+            require_gpus()
             run_trials(prepare(localise("evaluate", config)), folder, mine, done)
     print(f"{config.task.name}: part {index} of {parts}, {len(mine)} of {len(keys)} runs done")
     return len(finished(folder, keys)) == len(keys)

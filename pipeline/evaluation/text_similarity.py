@@ -63,9 +63,6 @@ def evaluate(config: EvaluateConfig, out: Path) -> Evaluation:
         ConfigError: BM25 is not installed, or a model makes vectors in a way that is not supported.
         InputError: a file of the task or a model is missing or malformed.
     """
-    from model.distributed.gpus import require_gpus
-
-    require_gpus()
     if config.threads is not None:
         import torch
 

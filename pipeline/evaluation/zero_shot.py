@@ -213,9 +213,6 @@ def evaluate(config: EvaluateConfig, out: Path) -> Evaluation:
     Raises:
         InputError: a file of the task or a model lacks something.
     """
-    from model.distributed.gpus import require_gpus
-
-    require_gpus()
     folder = out / RUNS
     folder.mkdir(exist_ok=True)
     models = candidates(config)
