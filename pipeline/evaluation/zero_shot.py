@@ -286,13 +286,9 @@ def describe(found: PairScore, pretrained: str) -> str:
 
 def method_of(config: EvaluateConfig, model: Candidate) -> str:
     """Return how a model scores sentences: `score`, unless it is causal."""
-    from model.huggingface import bert_format
+    from model.training import initial_weights
 
-    if (model.folder / bert_format.CONFIG).is_file():
-        causal = bert_format.our_config(model.folder, bert_format.read_config(model.folder)).causal
-    else:
-        causal = checkpoint_folder.read_state(model.folder).model.get("causal", False)
-    return "likelihood" if causal else config.score
+    return "likelihood" if initial_weights.size_of(model.folder).causal else config.score
 
 
 def file_of(folder: Path, model: Candidate, start: str) -> Path:
