@@ -237,9 +237,8 @@ def add_vocabulary_rows(config: ConvertConfig, source: "InitialWeights") -> "tup
         InputError: the vocabulary is neither the model's nor an extension of it.
     """
     from model.huggingface import vocabulary
-    from model.training import initial_weights
 
-    own = Path(config.train)
+    own, foreign = Path(config.train), source.last is None  # of no checkpoint of ours
     if config.vocab is None:
         if not vocabulary.exists(own):
             raise InputError(f"no vocabulary found in {own}; set vocab", "vocab", None, path=own)
@@ -247,7 +246,6 @@ def add_vocabulary_rows(config: ConvertConfig, source: "InitialWeights") -> "tup
     require_manifest(config.vocab, "vocab", "vocab")
     vocab = Path(config.vocab)
     text, entries = vocabulary.read(vocab)
-    foreign = initial_weights.is_foreign(own)
     if vocabulary.exists(before_in := own if foreign else vocabulary_of(own)):
         before, known = vocabulary.read(before_in)
         own_words = foreign or source.tokenizer == sha256_of(before)
@@ -306,10 +304,9 @@ def samples_of(source: "InitialWeights", vocab: Path, typed: list[str], held_out
 def untrained_parts(config: ConvertConfig, source: "InitialWeights") -> list[str]:
     """Return the parts of the model that have random weights, as no training has changed them."""
     from model.huggingface import bert_format
-    from model.training import initial_weights
 
     found = {*bert_format.initialised_parts(source.notes)}  # all that is known of a foreign model
-    found |= set() if initial_weights.is_foreign(config.train) else untrained_on_pairs(config.train)
+    found |= untrained_on_pairs(config.train) if source.last else set()
     return sorted(found & {name.partition(".")[0] for name in source.state})
 
 
@@ -331,14 +328,12 @@ def untrained_on_pairs(place: str) -> set[str]:
 
 def remarks_of(config: ConvertConfig, source: "InitialWeights", texts: list[str], untrained: list[str]) -> Json:
     """Return the model card's remarks about the weights."""
-    from model.training import initial_weights
-
     steps = [f"{step:,}" for step in source.steps]
     return {
         "license": config.license,
         "longest sequence": f"{source.learnt:,} tokens learnt, of {source.config.positions:,} positions",
         "example": texts[0] if texts else None,
-        "converted from": config.train if initial_weights.is_foreign(config.train) else None,
+        "converted from": None if source.last else config.train,
         "weights": "moving average of the training" if config.ema else None,
         "mean of the weights after steps": ", ".join(steps) if len(steps) > 1 else None,
         "not trained, randomly initialised": ", ".join(untrained) or None,
