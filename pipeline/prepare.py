@@ -20,16 +20,8 @@ from pipeline.config import PrepareConfig
 from pipeline.console import terminal
 from pipeline.console.formatting import WARNING, pluralize
 from pipeline.filtering import filters
-from pipeline.preparation import estimate, timings
+from pipeline.preparation import estimate, outcome_checks, timings
 from pipeline.preparation.documents import DocumentCounts
-from pipeline.preparation.outcome_checks import (
-    check_held_out,
-    check_pairs,
-    check_train,
-    check_word_limit,
-    made_line,
-    warnings,
-)
 from pipeline.preparation.plan import PreparePlan, make_plan, plan_layout
 from pipeline.preparation.progress import watch
 from pipeline.records.manifest import Result
@@ -111,16 +103,16 @@ def make(config: PrepareConfig, out: Path) -> Result:
         shutil.rmtree(work.scratch)
         if not counts.documents.get("read"):
             work.units.remove_all_but(set())
-        check_train(config, counts)
-        check_pairs(config, counts)
-        check_word_limit(config, counts)
-        check_held_out(config, counts, account.lowest)
+        outcome_checks.check_train(config, counts)
+        outcome_checks.check_pairs(config, counts)
+        outcome_checks.check_word_limit(config, counts)
+        outcome_checks.check_held_out(config, counts, account.lowest)
     terminal.say(f"prepare: {timings.line(used)}")
     account.left_out.write(out, counts.documents["read"] - counts.written)
-    counts.warnings.extend(warnings(work, counts, account.lowest))
+    counts.warnings.extend(outcome_checks.warnings(work, counts, account.lowest))
     left = work.units.remove_all_but(set(work.unit_names) if config.keep_reading else set())
     return Result(
-        summary=WARNING.join([made_line(config, counts, left), *counts.warnings]),
+        summary=WARNING.join([outcome_checks.made_line(config, counts, left), *counts.warnings]),
         figures=counts.to_json(),
         spent=used,
         sums={name: shard.sha256 for name, shard in counts.shards.items()},
