@@ -34,8 +34,8 @@ class Key(NamedTuple):
 
 def meaning_of(field: dataclasses.Field[Any]) -> str:
     """Return the help text of a field, its choices and what its role implies."""
-    limits = field.metadata.get("limits")
-    choices_of_field = f"One of {', '.join(limits.choices)}." if limits and limits.choices else ""
+    known = field.metadata.get("limits", {}).get("choices", ())
+    choices_of_field = f"One of {', '.join(known)}." if known else ""
     parts = (field.metadata.get("help", ""), choices_of_field, ROLES.get(field.metadata.get("role", ""), ""))
     return " ".join(filter(None, parts))
 

@@ -20,32 +20,16 @@ if TYPE_CHECKING:
     from omegaconf import DictConfig  # takes 0.1 s to import, for composing alone
 
 MISSING = "???"  # OmegaConf's
-RULES = {"at_least": operator.ge, "above": operator.gt, "at_most": operator.le, "below": operator.lt}
+Rule = Callable[[Any, Any], Any]  # whether a value is within a limit; NaN never is
+RULES: dict[str, Rule] = {"at_least": operator.ge, "above": operator.gt, "at_most": operator.le, "below": operator.lt}
+RULES |= {"choices": lambda value, known: value in known}
 
 
-@dataclass(frozen=True)
-class Limits:
-    """The allowed values of a field, or of each item of a list."""
-
-    at_least: float | None = None
-    above: float | None = None
-    at_most: float | None = None
-    below: float | None = None
-    choices: tuple[str, ...] = ()
-
-    def allow(self, value: Any) -> bool:
-        """Return whether the value is within the limits; NaN never is."""
-        if self.choices:
-            return value in self.choices
-        return all(RULES[name](value, limit) for name, limit in self._set())
-
-    def __str__(self) -> str:
-        if self.choices:
-            return f"choose one of {', '.join(self.choices)}"
-        return "must be " + " and ".join(f"{name.replace('_', ' ')} {limit:g}" for name, limit in self._set())
-
-    def _set(self) -> list[tuple[str, float]]:
-        return [(name, getattr(self, name)) for name in RULES if getattr(self, name) is not None]
+def describe_limits(limits: Mapping[str, Any]) -> str:
+    """Return what a value must be, as an error says it."""
+    if choices := limits.get("choices"):
+        return f"choose one of {', '.join(choices)}"
+    return "must be " + " and ".join(f"{name.replace('_', ' ')} {limit:g}" for name, limit in limits.items())
 
 
 def option(
@@ -56,7 +40,7 @@ def option(
     formerly: Any = None,
     **limits: Any,
 ) -> Any:
-    """Return a field that affects the stage's output; `limits` are arguments of `Limits`.
+    """Return a field that affects the stage's output; `limits` are of `RULES`, by name.
 
     A `role` that is the name of another field says: only where that is set. `counts` returns the part
     of a value that does so, if the rest does not. `formerly` was the default in an earlier version of
@@ -64,7 +48,8 @@ def option(
     """
     metadata = {"help": help, "role": role, "counts": counts or (lambda value: value)}
     metadata |= {"formerly": formerly} if formerly is not None else {}
-    metadata |= {"limits": Limits(**limits)} if limits else {}
+    assert limits.keys() <= RULES.keys(), limits
+    metadata |= {"limits": limits} if limits else {}
     if isinstance(default, list | dict):
         return field(default_factory=default.copy, metadata=metadata)
     return field(default=default, metadata=metadata)
@@ -216,9 +201,9 @@ class Section:
             if limits is None or value is None or value == MISSING:
                 continue
             values = value if isinstance(value, list) else [value]
-            if not all(map(limits.allow, values)):
+            if not all(RULES[name](one, limit) for one in values for name, limit in limits.items()):
                 null = ", or null" if NoneType in get_args(each.type) else ""
-                raise ConfigError(f"{limits}{null}", key, value)
+                raise ConfigError(f"{describe_limits(limits)}{null}", key, value)
         self.check_rules()  # which may know more of an empty value
         for each in fields(self):
             named = each.default in (None, MISSING) or each.name == "workdir"  # else empty may be a choice
