@@ -72,18 +72,14 @@ class Lease:
         self._thread.start()
 
     def hold(self) -> None:
-        """Raise as `check` does where the lock may be lost; ask again only after a while."""
-        if self._lost or time.monotonic() - self._renewed > LEASE / 2:
-            self.check()
-
-    def check(self) -> None:
-        """Renew the lock now: no other process writes below it for the next `LEASE` seconds.
+        """Renew the lock where it was not for a while: no other process writes below it for `LEASE` / 2 seconds.
 
         Raises:
             Restart: another process has taken it over.
             StoreError: the store refuses.
         """
-        self._renew()
+        if time.monotonic() - self._renewed > LEASE / 2:
+            self._renew()
         if self._lost:
             raise Restart(f"{self.address}: was not renewed in time, and another process has taken it over")
 
@@ -113,7 +109,7 @@ class Lease:
 
     def _keep(self) -> None:
         while not self._close.wait(LEASE / 4) and not self._lost:
-            with contextlib.suppress(StoreError, Restart):  # if it lasts, the next `check` says it
+            with contextlib.suppress(StoreError, Restart):  # if it lasts, the next `hold` says it
                 self._renew()
 
     def _renew(self) -> None:
