@@ -50,7 +50,7 @@ def keys(command: str) -> str:
     for key in order_keys(schema, defaults(command)):
         shown = f"`{key.default}`" if key.default else "see below"
         shown = "**must be set**" if key.default is None else shown
-        row = (f"`{key.name}`", key.type, shown, cell(key.meaning))
+        row = (f"`{key.name}`", key.type, shown, cell(f"{key.meaning} {key.effect}".strip()))
         rows.append("| " + " | ".join(row) + " |")
     parts = [f"### `{group}=`\n\n{choices(group)}" for group in groups(schema)]
     return "\n\n".join(["\n".join(rows), *parts])

@@ -30,14 +30,14 @@ class Key(NamedTuple):
     type: str  # as people write it: `list[str]`, `int or null`
     default: str | None  # as one types it; None: it must be set; empty: too long to show
     meaning: str  # sentences; may be empty
+    effect: str  # a sentence on what its role implies; empty: it has none
 
 
 def meaning_of(field: dataclasses.Field[Any]) -> str:
-    """Return the help text of a field, its choices and what its role implies."""
+    """Return the help text of a field, and its choices."""
     known = field.metadata.get("limits", {}).get("choices", ())
     choices_of_field = f"One of {', '.join(known)}." if known else ""
-    parts = (field.metadata.get("help", ""), choices_of_field, ROLES.get(field.metadata.get("role", ""), ""))
-    return " ".join(filter(None, parts))
+    return " ".join(filter(None, (field.metadata.get("help", ""), choices_of_field)))
 
 
 def type_name(kind: Any) -> str:
@@ -58,7 +58,8 @@ def keys(schema: type, values: Mapping[str, Any], prefix: str = "") -> Iterator[
         shown = None if value == MISSING else plain(value)
         if shown is not None and len(shown) > LONGEST:
             shown = ""
-        yield Key(prefix + field.name, type_name(kind), shown, meaning_of(field))
+        effect = ROLES.get(field.metadata.get("role", ""), "")
+        yield Key(prefix + field.name, type_name(kind), shown, meaning_of(field), effect)
 
 
 def order_keys(schema: type, values: Mapping[str, Any]) -> list[Key]:
@@ -107,12 +108,9 @@ def print_help(name: str, schema: type, config: DictConfig) -> None:
         group = key.name.partition(".")[0]
         unset = f"(set by {group}=NAME)" if group in chosen and "." in key.name else "???"
         now = unset if key.default is None else key.default or "…"
-        body = key.meaning
-        for role in ROLES.values():
-            body = body.removesuffix(role).strip()
         entry = f"{key.name}={now}"
         if now.startswith("{") and len(entry) > width - 2:
             entry = f"{key.name}={{…}}"
-        parts.append(entry_of(entry, body or key.type))
+        parts.append(entry_of(entry, key.meaning or key.type))
     parts += ["", "--cfg job prints the whole configuration; ??? has to be set."]
     print("\n".join(parts), flush=True)
