@@ -102,20 +102,18 @@ def submit(config: EvaluateConfig, model: Path, out: Path) -> list[str]:
     wordpiece = WordPiece.load(model)
     (out / FOLDER).mkdir()
     written = []
-    for task in answered_tasks(config):
-        assert task.test is not None
-        assert task.submission is not None
+    for task, test, name in answered_tasks(config):
         kind = open_task_type(config, task, wordpiece)
-        part = kind.read(task.test, labelled=False)
+        part = kind.read(test, labelled=False)
         refuse_malformed(task, part.malformed)
         answers = kind.decode(part, loop.predict(found.model, part.samples, device_of()))
-        write_text(out / FOLDER / f"{task.submission}.tsv", submission_rows(task, answers))
-        written.append(task.submission)
+        write_text(out / FOLDER / f"{name}.tsv", submission_rows(task, answers))
+        written.append(name)
     return written
 
 
-def answered_tasks(config: EvaluateConfig) -> list[TaskConfig]:
-    """Return the tasks whose test sets are answered: the task, and those of `also` with one.
+def answered_tasks(config: EvaluateConfig) -> list[tuple[TaskConfig, str, str]]:
+    """Return the tasks whose test sets are answered, with these and their names: the task, and those of `also`.
 
     Raises:
         ConfigError: no test set was found.
@@ -132,7 +130,7 @@ def answered_tasks(config: EvaluateConfig) -> list[TaskConfig]:
         if task.has("examples"):  # others are refused when they are answered
             _, malformed = examples.read_examples(config.data, task, task.test, labelled=False)
             refuse_malformed(task, malformed)
-        found.append(task)
+        found.append((task, task.test, task.submission))
     none = f"none of {', '.join(config.task.also)}, the tasks of task.also, has a test set in {config.data}"
     check(bool(found), f"{none}; set submit=false, or data", "submit", True)
     return found
