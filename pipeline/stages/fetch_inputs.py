@@ -142,10 +142,9 @@ def fetch_input(root: Path, address: str, key: str, patterns: tuple[str, ...] = 
 
 def _fetch_listed(root: Path, address: str, key: str) -> Path:
     """Fetch what no stage made: all objects below an address, or the one at it."""
-    top = address.rpartition("/")[0]
+    top, _, name = address.rpartition("/")
     info = objects.client(address).head(address) if top.count("/") >= 2 else None
     here = CachedFolder(root, top if info is not None else address)
-    name = address.rpartition("/")[2]
     listed = {name: info} if info is not None else here.listed()
     wanted: dict[str, str | None] = dict.fromkeys(n for n in listed if not file_search.hidden(n))
     if not wanted:
