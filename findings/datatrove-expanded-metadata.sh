@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # datatrove 0.10.1.
 #
-# Guess: JsonlReader(text_key="body") takes "body" for the text and keeps the other fields as metadata; what a later step
-#   makes of the text is what JsonlWriter writes, with expand_metadata or without.
+# Guess: JsonlReader(text_key="body") takes "body" for the text and keeps the other fields as metadata; what a later
+#   step makes of the text is what JsonlWriter writes, with expand_metadata or without.
 # Seen: with expand_metadata=True metadata goes over the document. Where the input has a field "text" beside "body" (or
 #   "id" beside the one named by id_key), the file has that field, untouched, as its "text": all that the pipeline read
 #   and changed is lost, without a word, while its statistics count the other text. ParquetWriter does the same.
