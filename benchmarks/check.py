@@ -39,10 +39,12 @@ CHECKS = (
 
 
 def processor() -> str:
-    """Return what ratios depend on most."""
-    lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    return f"{next(names, 'unknown')}, {torch.backends.cpu.get_cpu_capability()}"
+    """Return what ratios depend on most: clouds give several generations one name, which numbers tell apart."""
+    parts = (line.partition(":") for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines())
+    known = {key.strip(): value.strip() for key, _, value in parts}
+    family, number = known.get("cpu family", "unknown"), known.get("model", "unknown")
+    name = f"{known.get('model name', 'unknown')} (family {family}, model {number})"
+    return f"{name}, {torch.backends.cpu.get_cpu_capability()}"
 
 
 def make_inputs() -> None:
