@@ -53,13 +53,9 @@ class OutputFolder:
         """
         if (maker := Manifest.maker(self.place)) == self.stage:
             return
-        if maker:
-            found = f"contains the output of {maker}"
-        elif (foreign := self._foreign(in_place)) is not None:
-            found = foreign
-        else:
-            return
-        raise InputError(f"{found} and is not overwritten; delete it, or set another out", "out", self.place)
+        found = f"contains the output of {maker}" if maker else self._foreign(in_place)
+        if found is not None:
+            raise InputError(f"{found} and is not overwritten; delete it, or set another out", "out", self.place)
 
     def _foreign(self, in_place: bool) -> str | None:
         """Return what of others is in a folder without a manifest, None if nothing."""
