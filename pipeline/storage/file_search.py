@@ -129,13 +129,10 @@ def _expand(folder: Path, parts: tuple[str, ...], within: _Within) -> Iterator[P
             for inner in _folders(folder, within):
                 yield from _expand(inner, rest or ("*",), within)
         return
-    if not glob.has_magic(part):
-        names = [part]
-    elif is_folder(folder):
-        entries = _entries(folder, hidden=part.startswith("."))
+    names = [part]
+    if glob.has_magic(part):
+        entries = _entries(folder, hidden=part.startswith(".")) if is_folder(folder) else ()
         names = [entry.name for entry in entries if fnmatch.fnmatch(entry.name, part)]
-    else:
-        names = []
     for path in (folder / name for name in names):
         if _leaves(path, within):
             continue
