@@ -167,10 +167,8 @@ def check_places(config: RunConfig, nodes: StageRecords) -> None:
 
 def nearest_existing(folder: str) -> Path:
     """Return a folder, or the nearest one above it that is there."""
-    above = Path(folder).absolute()
-    while not os.path.exists(above):
-        above = above.parent
-    return above
+    path = Path(folder).absolute()
+    return next(above for above in (path, *path.parents) if os.path.exists(above))
 
 
 def sort_topologically(needs: Needs) -> Names:
