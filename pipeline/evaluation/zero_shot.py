@@ -28,7 +28,7 @@ from pipeline.console.formatting import pluralize
 from pipeline.errors import InputError, named
 from pipeline.evaluation import table_files
 from pipeline.evaluation.examples import columns_of, pair_files
-from pipeline.evaluation.grid_search import PRETRAINED, RANDOM, RUNS, Evaluation, Record
+from pipeline.evaluation.grid_search import FAULTS, PRETRAINED, RANDOM, RUNS, Evaluation, Record
 from pipeline.evaluation.table_files import Table
 from pipeline.records import checkpoint_folder
 from pipeline.records.manifest import Manifest
@@ -57,7 +57,7 @@ class Pairs:
     bad: list[str] = field(default_factory=list)
     contexts: list[tuple[str, str]] = field(default_factory=list)  # of each; "": none
     paradigms: list[str] = field(default_factory=list)
-    groups: dict[str, tuple[str, str]] = field(default_factory=dict)  # of a paradigm: see `group_of`
+    groups: dict[str, tuple[str, str]] = field(default_factory=dict)  # of a paradigm: its phenomenon and its category
     malformed: list[str] = field(default_factory=list)  # rows left out: where and why
     other_files: list[str] = field(default_factory=list)  # files that hold no pairs
     counts: Counter[str] = field(default_factory=Counter)  # of good rows, by paradigm
@@ -429,7 +429,7 @@ def account(
         baseline_tables=random,
         majority=CHANCE,
         malformed=len(pairs.malformed),
-        faults=pairs.malformed[:20],
+        faults=pairs.malformed[:FAULTS],
         other_files=pairs.other_files,
         coverage=wordpiece.coverage.counts(),
         model=last.name,
