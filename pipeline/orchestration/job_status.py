@@ -263,8 +263,8 @@ ANSWER = (10.0, 30.0)  # connect and read timeouts of the API server, in seconds
 CONDITIONS = {"Completed": "Complete"}  # names of conditions that differ from a Job's
 JOBS = ("batch", "v1", "jobs")
 CRONJOBS = ("batch", "v1", "cronjobs")
-RUNTIMES = ("trainer.kubeflow.org", "v1alpha1", "trainingruntimes")
-TRAINJOBS = ("trainer.kubeflow.org", "v1alpha1", "trainjobs")
+RUNTIMES = (TRAINER, "v1alpha1", "trainingruntimes")
+TRAINJOBS = (TRAINER, "v1alpha1", "trainjobs")
 
 
 class CustomObjects:
