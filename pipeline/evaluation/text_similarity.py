@@ -143,9 +143,8 @@ def retrieval(config: EvaluateConfig) -> tuple[Comparison, dict[str, int], list[
     id is never found, as in BEIR, unless it is judged. Equal texts are compared once: scores are the same in any batch.
     """
     found = beir.read(config.data, config.task)
-    names = sorted(found.documents, reverse=True)
     holders: dict[str, list[str]] = {}
-    for name in names:
+    for name in sorted(found.documents, reverse=True):
         holders.setdefault(found.documents[name], []).append(name)
     documents, asked = list(holders), list(dict.fromkeys(found.queries.values()))
     wanted = beir.CUT + 2  # one that may be the query itself, and one below the cut
@@ -171,6 +170,11 @@ def retrieval(config: EvaluateConfig) -> tuple[Comparison, dict[str, int], list[
         table = {metric: np.array([one[metric] for one in values]) for metric in values[0]}
         return Compared(lambda rows: {name: float(each[rows].mean()) for name, each in table.items()}, ties, [runs])
 
+    return compare, {"dev": len(found.queries), "documents": len(found.documents)}, doubts_of(found), []
+
+
+def doubts_of(found: beir.RetrievalSet) -> list[str]:
+    """Return what makes the scores of a set doubtful."""
     counts = [
         (found.unjudged, "query", "without judgement left out"),
         (found.unknown, "judged document", "not there"),
@@ -179,8 +183,7 @@ def retrieval(config: EvaluateConfig) -> tuple[Comparison, dict[str, int], list[
         ([*found.queries.values()].count(""), "query", "without text"),
         ([*found.documents.values()].count(""), "document", "without text"),
     ]
-    remarks = [f"{pluralize(count, noun)} {what}" for count, noun, what in counts if count]
-    return compare, {"dev": len(found.queries), "documents": len(found.documents)}, remarks, []
+    return [f"{pluralize(count, noun)} {what}" for count, noun, what in counts if count]
 
 
 def similarity(config: EvaluateConfig) -> tuple[Comparison, dict[str, int], list[str], list[str]]:
