@@ -15,6 +15,7 @@ import numpy as np
 
 from model.finetuning.features import UNLABELLED, Samples, frame, texts
 from pipeline.common.schema import check
+from pipeline.common.tables import read_table
 from pipeline.config import TaskConfig
 from pipeline.console.formatting import pluralize
 from pipeline.errors import InputError
@@ -22,6 +23,7 @@ from pipeline.evaluation import examples, table_files
 from pipeline.evaluation.exact_search import UNSPACED
 from pipeline.evaluation.input_rows import NAMES, TAGGED
 from pipeline.evaluation.task_types import Dataset, Given, Keep, Logits, Scores, TaskType, chosen
+from pipeline.text import tables
 from pipeline.tokenization.wordpiece import WordPiece
 
 Tags = list[str]  # of a sentence
@@ -40,12 +42,13 @@ FORM = (
     "write a word and its tag a line, a tab between, and an empty line after each sentence, or rows of tokens and "
     "ner_tags in JSON lines or Parquet"
 )
-AS_COLUMNS = (  # keeps empty lines
-    """python -c "import csv, sys; print(*map('\\t'.join, csv.reader(sys.stdin{})), sep='\\n')\" <{} >{}.conll"""
-)
+COMMANDS = read_table(__file__, "csv_commands.yaml")
 _INDEX = re.compile(r"-?\d+")
 _TAG = re.compile(f"[{OUTSIDE}0_-]|[{''.join(PREFIXES[1:])}][-_:].+")
 _BEGUN = re.compile(f"[BI{''.join(ALONE)}][-_]", re.IGNORECASE)
+_GLUED = re.compile(r"^B([^\W\d_].*)$(?s:.*)^I\1$", re.MULTILINE)  # in lines: both B and I before one type
+_LISTS = re.compile("\"\\['[^']*'(.)")  # in a field of CSV, and what divides their items
+_LANGUAGE = re.compile(r"[a-z-]{2,12}:")  # before each word of WikiANN: `en:Anna`
 _UNSPACED = re.compile(f"[{UNSPACED}]")
 _ID = re.compile(r"\d+([-.]\d+)?")  # in CoNLL-U, of a word, or of a range of words or one that is not written
 
@@ -221,14 +224,19 @@ def name_numbers(place: str, parsed: Parsed, labels: Tags) -> Parsed:
     """Return sentences with tags in place of numbers, where all are: their places in `labels`.
 
     Raises:
-        InputError: a number has no name.
+        InputError: a number has no name, or tags are of a form that would be read as types.
     """
     every = {tag for _, tags in parsed[0] for tag in tags}
-    if not every or not all(map(_INDEX.fullmatch, every)) or every <= {*labels}:
+    if glued := _GLUED.search("\n".join(sorted(every))):
+        problem = f"tags such as B{glued[1]} have no mark after B and I; write B-{glued[1]}"
+        raise InputError(problem, "task.label", path=place)
+    if "*" in every and any(tag[:1] == "(" and tag[1:] for tag in every):
+        raise InputError("has tags in brackets, as of CoNLL-2012; write B-, I- and O", "task.label", path=place)
+    if not every or not all(map(tables.NUMBER.fullmatch, every)) or every <= {*labels}:
         return parsed
-    if lost := [tag for tag in every if not 0 <= int(tag) < len(labels)]:
-        cure = "task.labels=[O,B-PER,I-PER] names 0, 1 and 2"
-        raise InputError(f"tag {min(lost, key=int)} has no name; {cure}", "task.labels", path=place)
+    if lost := [tag for tag in every if not tag.isdecimal() or int(tag) >= len(labels)]:
+        cure = "task.labels=[O,B-PER,I-PER] names 0, 1 and 2; if these are no tags, set task.label=COLUMN"
+        raise InputError(f"tag {min(lost, key=float)} has no name; {cure}", "task.labels", path=place)
     return [(words, [labels[int(tag)] for tag in tags]) for words, tags in parsed[0]], parsed[1]
 
 
@@ -239,6 +247,8 @@ def of_rows(place: str, rows: list[dict[str, Any]], lines: list[int], columns: l
         InputError: which columns to read is not known, or no row is valid.
     """
     names = list(dict.fromkeys(chain.from_iterable(rows)))
+    if not any(isinstance(one, list) and {*map(type, one)} == {str} for row in rows for one in row.values()):
+        raise InputError(f"has no lists of words; {FORM}", path=place)
     keys = [
         _column(place, names, *one)
         for one in zip(columns, (TOKENS, TAGS), ("task.columns", "task.label"), strict=False)
@@ -285,10 +295,10 @@ def parse(place: str, content: bytes, columns: list[int]) -> Parsed:
     malformed = []
     lines = [line.strip(" \t\r") for line in table_files.decode(place, content, FORM).split("\n")]
     filled = [line for line in lines if line.strip()]
-    for mark, option in ((",", ""), (";", ", delimiter=';'")):
-        if 10 * sum(mark in line and "\t" not in line for line in filled) > 9 * len(filled):
-            made = AS_COLUMNS.format(option, *map(shlex.quote, (place, name := PurePath(place).stem)))
-            raise InputError(f"is CSV; {FORM}: {made}, then name {name}.conll", path=place)
+    for mark in ",;\t":
+        divided = sum(mark in line and (mark == "\t" or "\t" not in line) for line in filled)
+        if 10 * divided > 9 * len(filled) and (cure := as_columns(place, filled, mark)):
+            raise InputError(f"is CSV; {FORM}{cure}", path=place)
     is_comment, width = _comments(filled, columns)
     rows = [(n, _fields(line) if line.strip() else []) for n, line in enumerate(lines, 1) if not is_comment(line)]
     ids = [fields[0] for _, fields in rows if fields and "-DOCSTART-" not in fields]
@@ -313,8 +323,14 @@ def parse(place: str, content: bytes, columns: list[int]) -> Parsed:
         raise InputError(f"has no sentences{'; ' + malformed[0] if malformed else ''}; {FORM}", path=place)
     words = [word for sentence, _ in sentences for word in sentence]
     if words[1:] and all(map(_ID.fullmatch, words[1:])):
-        cure = f"has numbers, not words; set task.columns=['{columns[0] + 1}']"
+        cure = f"has numbers, not words; set task.columns=['{columns[0] + 1}'], and task.label if not -1"
         raise InputError(f"column {columns[0]} {cure}", "task.columns", path=place)
+    if len(words) > len(sentences) > 1 and all(len({*own}) == 1 for own, _ in sentences):
+        cure = f"has one word for all of a sentence, {words[0]!r}; set task.columns=[COLUMN]"
+        raise InputError(f"column {columns[0]} {cure}", "task.columns", path=place)
+    if words[1:] and (code := _LANGUAGE.match(words[0])) and all(word.startswith(code[0]) for word in words):
+        cure = f"sed 's/^{code[0]}//' removes it"
+        raise InputError(f"all words begin with {code[0]!r}, as of WikiANN; {cure}", "task.columns", path=place)
     if words[1:] and columns[0] == 0 and all(map(_TAG.fullmatch, words)):
         cure = "set task.columns=['1'] task.label=0"
         raise InputError(f"column 0 has tags, not words; {cure}", "task.columns", path=place)
@@ -326,6 +342,23 @@ def parse(place: str, content: bytes, columns: list[int]) -> Parsed:
     if names and sum(tags.count(first[read[-1]]) for _, tags in sentences) == len(columns) - 1:
         raise InputError("names the columns; remove this line", path=place, line=number)
     return sentences, malformed
+
+
+def as_columns(place: str, lines: list[str], mark: str) -> str:
+    """Return the command that makes columns, or rows, of CSV, and what to do then; empty: its tabs divide columns."""
+    first, *others = (name.strip(' "').casefold() for name in lines[0].split(mark))
+    kind = "sentences" if first.startswith("sent") and not (NAMES | TAGGED).isdisjoint(others) else "words"
+    if mark == "\t" and not (kind == "sentences" and others[1:]):
+        return ""
+    lists = _LISTS.search("".join(lines[1:2]))
+    if lists and lists[1] == " ":
+        return "; export it again, as its lists have no commas"
+    command = COMMANDS["lists" if lists else kind]
+    made = f"{PurePath(place).stem}.{command['makes']}"
+    option = "" if mark == "," else f", delimiter={mark!r}"
+    code = command["code"].replace("sys.stdin", f"sys.stdin{option}")
+    files = " >".join(map(shlex.quote, (place, made)))
+    return f': python -c "{code}" <{files}, then name {made}{command["then"]}'
 
 
 def _fields(line: str) -> list[str]:

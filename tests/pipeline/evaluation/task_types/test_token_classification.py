@@ -329,33 +329,63 @@ def test_what_rows_lack_is_counted_or_named(tmp_path, wordpiece):
         read(ROWS, label="ner")
 
 
-@pytest.mark.parametrize("mark", [",", ";"])
-def test_csv_is_refused_with_a_command_that_makes_columns_of_it(tmp_path, wordpiece, mark):
+@pytest.mark.parametrize(
+    ("text", "cure"),
+    [
+        ("EU BORG\nInc IORG\nsays O\n", "B-ORG"),
+        ("EU (ORG)\nsays *\n", "B-"),
+        ("EU B-ORG 0.9\nsays O 0.8\n", "task.label="),
+        ("en:EU B-ORG\nen:says O\n", "sed 's/\\^en:"),
+        ('{"text": "EU says", "label": [[0, 2, "ORG"]]}\n', "ner_tags"),
+    ],
+    ids=["no mark", "CoNLL 2012", "scores", "WikiANN", "spans of characters"],
+)
+def test_words_and_tags_of_other_forms_are_refused_with_a_cure(tmp_path, wordpiece, text, cure):
+    with refused(InputError, cure, path=str(tmp_path / "train")):
+        made(tmp_path, wordpiece, text)
+
+
+NUMBERED_ROWS = [("sentence_id", "words", "labels"), (0, "EU", "B-ORG"), (0, ",", "O"), (1, "x", "O")]
+FIRST_OF_SENTENCE = [("Sentence #", "Word", "POS", "Tag"), ("Sentence: 1", "EU", "N", "B-ORG"), ("", ",", ",", "O")]
+LISTS = [("Sentence #", "Sentence", "Tag"), ("Sentence: 1", "EU ,", "['B-ORG', 'O']"), ("Sentence: 2", "x", "['O']")]
+
+
+@pytest.mark.parametrize(
+    ("mark", "rows", "changes"),
+    [
+        (",", [("EU", "B-ORG"), (",", "O"), (), ("x", "O")], {}),
+        (";", [("EU", "B-ORG"), (",", "O"), (), ("x", "O")], {}),
+        (",", NUMBERED_ROWS, {}),
+        ("\t", NUMBERED_ROWS, {}),
+        (",", [*FIRST_OF_SENTENCE, ("Sentence: 2", "x", "X", "O")], {}),  # of Kaggle, as the lists
+        (",", LISTS, {"columns": ["Sentence"], "label": "Tag"}),
+    ],
+)
+def test_csv_is_refused_with_a_command_that_makes_columns_of_it(tmp_path, wordpiece, mark, rows, changes):
     with (tmp_path / "my train.csv").open("w", newline="") as file:
-        csv.writer(file, delimiter=mark).writerows([["EU", "B-ORG"], [mark, "O"], [], ["x", "O"]])
+        csv.writer(file, delimiter=mark).writerows(rows)
     task = replace(TASK, train="my train.csv")
     with refused(InputError, path=str(tmp_path / "my train.csv")) as raised:
         Tagging(str(tmp_path), task, wordpiece, 40)
-    assert len(str(raised.value)) < 600
-    command = re.search(r"python -c .*\.conll'?(?=, then)", str(raised.value))
+    command = re.search(r"python -c .*(?=, then name (my train\.\w+))", str(raised.value))
     run = command[0].replace("python", sys.executable, 1)
     subprocess.run(run, shell=True, check=True, cwd=tmp_path)
-    made = Tagging(str(tmp_path), replace(TASK, train="my train.conll"), wordpiece, 40).read("my train.conll")
-    assert (made.truth, made.extra[1][0]) == ([["B-ORG", "O"], ["O"]], ["EU", mark])
+    made = Tagging(str(tmp_path), replace(TASK, train=command[1], **changes), wordpiece, 40).read(command[1])
+    assert (made.truth, made.extra[1]) == ([["B-ORG", "O"], ["O"]], [["EU", ","], ["x"]])
 
 
 @pytest.mark.parametrize(
     ("text", "key"),
     [
         ("1\tEU\tB-ORG\n2\tsaid\tO\n\n1\tYes\tO\n", "task.columns"),  # as of GermEval 2014
-        ("sentence\tword\ttag\n0\tEU\tB-ORG\n0\tsaid\tO\n1\tYes\tO\n", "task.columns"),
+        ("bc/x\tEU\tB-ORG\nbc/x\tsaid\tO\n\nbc/x\tYes\tO\n", "task.columns"),  # as of CoNLL 2012
         ("1\tthe\tthe\tDET\t_\n2-3\tcan't\t_\t_\t_\n2\tcan\tcan\tAUX\t_\n3\tnot\tnot\tPART\t_\n", "task.columns"),
         ("EU\tB-ORG\t_\nsaid\tO\t_\n", "task.label"),
         ("".join(f"It w{n} by x{n}\n" for n in range(30)), "task.label"),
         ("B-ORG\tEU\nO\tsaid\n\nO\tYes\n", "task.columns"),
         ("EU\t1\nsaid\t0\n", "task.labels"),
     ],
-    ids=["numbers", "sentences", "CoNLL-U", "one tag", "prose", "tags first", "tags in numbers"],
+    ids=["numbers", "documents", "CoNLL-U", "one tag", "prose", "tags first", "tags in numbers"],
 )
 def test_a_column_of_other_things_than_words_or_tags_is_refused(tmp_path, wordpiece, text, key):
     with refused(InputError, f"{key}=", key=key):
