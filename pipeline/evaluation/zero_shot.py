@@ -408,9 +408,9 @@ def account(
 ) -> PairScore:
     """Return the account of a task, by the last of the models, and the learning curve of all."""
     task, last = config.task, models[-1]
-    every = {name: _tables(pairs, scores, config) for name, scores in done.items()}
+    every = {name: accuracies(pairs, is_right(scores), config.seeds[0]) for name, scores in done.items()}
     tables, scores = every[last.name], done[last.name]
-    random = {} if baseline is None else _tables(pairs, baseline, config)
+    random = {} if baseline is None else accuracies(pairs, is_right(baseline), config.seeds[0])
     wordpiece = vocabulary_of(config, last.folder)
     wordpiece.encode([*pairs.good, *pairs.bad])
     return PairScore(
@@ -436,10 +436,6 @@ def account(
         method=method_of(config, last),
         checkpoints=[] if config.checkpoints is None else [_point(one, every[one.name]) for one in models],
     )
-
-
-def _tables(pairs: Pairs, scores: Floats, config: EvaluateConfig) -> Record:
-    return accuracies(pairs, is_right(scores), config.seeds[0])
 
 
 def _point(model: Candidate, tables: Record) -> Record:

@@ -104,6 +104,7 @@ def test_scores_are_numbers(tmp_path):
     [
         (HEADER + "0\tx\ty\tyes\n1\tx\ty\tmaybe\n", 3, "'maybe'"),
         ("index\ta\tlabel\n0\tx\tyes\n", 1, "'b'"),
+        (HEADER + "0\tx\ty\t-\n1\tx\ty\tyes\n", 2, "leave out rows"),  # as of SNLI
         (HEADER, None, "rows"),
         (HEADER + "0\tx\n", None, "line 2: 2 fields"),
         (b"", None, "empty"),
@@ -185,6 +186,14 @@ def test_labels_that_a_task_does_not_have_are_those_to_type(tmp_path):
         read(tmp_path, PAIR, f"{HEADER}0\tx\ty\t1.0\n1\tx\ty\t0.0\n")
     with refused(InputError, r"set task.labels$", key="task.labels", line=2):
         read(tmp_path, PAIR, f"{HEADER}0\tx\ty\tof two words\n")
+
+
+def test_rows_that_prodigy_rejects_are_left_out_and_counted(tmp_path):
+    rows = [{"text": name, "label": 1, "answer": name} for name in ("accept", "reject", "ignore")]
+    task = dataclasses.replace(PAIR, columns=["text"], labels=["0", "1"])
+    write(tmp_path, task, "\n".join(map(json.dumps, rows)), "a.jsonl")
+    found, malformed = examples.read_examples(tmp_path, task, "a.jsonl")
+    assert ([texts for texts, _ in found], len(malformed)) == ([("accept",)], 2)
 
 
 def test_no_task_is_left_out_here():
