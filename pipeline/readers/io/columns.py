@@ -65,9 +65,12 @@ def holds_text(kind: pa.DataType) -> bool:
 def rows(batch: Any) -> list[dict[str, Any] | UnicodeDecodeError]:
     """Return the rows of a batch; for one whose text is not UTF-8 the error."""
     for number, field in enumerate(batch.schema):
+        column = batch.column(number)
         if pa.types.is_timestamp(field.type) and field.type.unit == "ns":  # Python's have no nanoseconds
-            cut = batch.column(number).cast(pa.timestamp("us", field.type.tz), safe=False)
-            batch = batch.set_column(number, field.name, cut)
+            column = column.cast(pa.timestamp("us", field.type.tz), safe=False)
+        elif pa.types.is_float32(field.type):  # as it is shown: 0.7, not the 0.699999988 nearest to it
+            column = column.cast(pa.string()).cast(pa.float64())
+        batch = batch.set_column(number, field.name, column)
     try:
         return list(batch.to_pylist())
     except UnicodeDecodeError as error:  # Parquet files need not be valid: find the rows

@@ -10,6 +10,7 @@ from dataclasses import replace
 from datetime import date
 from decimal import Decimal
 
+import numpy as np
 import pyarrow as pa
 import pytest
 import zstandard
@@ -85,7 +86,12 @@ def test_classes_of_a_parquet_file_have_its_names(tmp_path):
 
 @pytest.mark.parametrize(
     ("values", "labels"),
-    [([Decimal("1.50"), Decimal(2)], ["1.50", "2.00"]), ([date(2020, 1, 1)] * 2, ["2020-01-01"]), ([b"b"] * 2, ["b"])],
+    [
+        ([Decimal("1.50"), Decimal(2)], ["1.50", "2.00"]),
+        ([np.float32(0.7), np.float32(1)], ["0.7", "1.0"]),
+        ([date(2020, 1, 1)] * 2, ["2020-01-01"]),
+        ([b"b"] * 2, ["b"]),
+    ],
 )
 def test_columns_of_any_type_are_what_they_show(tmp_path, values, labels):
     rows = [{"text": text, "label": value} for text, value in zip([b"a", "é".encode()], values, strict=True)]
