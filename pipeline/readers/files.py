@@ -5,7 +5,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from pathlib import Path, PurePosixPath
 
-from pipeline.common import language_codes
 from pipeline.config import CorpusConfig
 from pipeline.errors import ConfigError, InputError
 from pipeline.readers import formats
@@ -16,6 +15,7 @@ from pipeline.storage import file_search, places
 from pipeline.storage.places import File
 
 UNREAD = " files left out"  # in notes, after an ending
+FEW_ENDINGS = 8  # others are numbers, as in news.en-00001-of-00100
 
 
 class FileList(list[File]):
@@ -82,7 +82,7 @@ def files_of(
         return listed
     key = "corpus.path"
     if corpus.path is not None:
-        cure = formats.cures([file.name for file in others])
+        cure = formats.cures([file.name for file in others]) or other_names(place, others)
         raise InputError(f"{what_is_missing(place, suffixes)}{cure}", key, place, path=place)
     if corpus.files:
         why = f"{what_is_missing(place, suffixes)}; run python -m pipeline.download with this corpus first or set {key}"
@@ -114,7 +114,11 @@ def what_is_missing(place: str, suffixes: tuple[str, ...]) -> str:
     if not any(plain):
         return "no file in this folder"
     packed = " (plain or compressed)" if len(plain) < len(suffixes) else ""
-    ends = sorted({PurePosixPath(str(each)).suffix for each in places.below(places.at(place))})
-    moses = next((end for end in ends if len(end) == 3 and language_codes.is_code(end[1:])), "")
-    other = f"; for the files of a language set corpus.path='{place.rstrip('/')}/**/*{moses}'" if moses else ""
-    return f"no {', '.join(plain)} file{packed} in this folder{other}"
+    return f"no {', '.join(plain)} file{packed} in this folder"
+
+
+def other_names(place: str, files: list[File]) -> str:
+    """Return what to type for files of a folder whose names end otherwise: .en of Moses, .train of BabyLM, or none."""
+    ends = Counter(end for file in files if (end := PurePosixPath(file.name).suffix))
+    few = min(ends, key=lambda end: (-ends[end], end), default="") if len(ends) < FEW_ENDINGS else ""
+    return f"; for files of other names set corpus.path='{place.rstrip('/')}/**/*{few}'" if files else ""

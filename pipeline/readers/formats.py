@@ -1,6 +1,7 @@
 """What files are, by their names and by how they begin: the reader that is for them, or what converts them."""
 
 import contextlib
+import csv
 import re
 from collections import Counter
 from pathlib import PurePosixPath
@@ -19,7 +20,7 @@ _LOOKED_AT, _NEARLY = 20, 0.9  # lines at least, and which share of them tells
 _HEAD = 1 << 14  # characters in which marks are counted
 # Marks of a format at a word: <p>, (NP, \\v, *MOT:, word/NN. Texts in 400 languages have them at 13 % of words at most.
 _MARK = re.compile(r"(?:[<\\(\[{@%#~&$*|/]++|[^\W_]++[_/|=<>{}\\]++)(?=\w)")
-MARKED = "texts with marks of a format at many words or lines, such as <p>, word/NN or \\v; take these out first"
+MARKED = "texts in columns, or with marks of a format at many words, such as <p>, word/NN or \\v; take these out first"
 
 
 def by_name(name: str, reader: str = "") -> str | None:
@@ -75,13 +76,24 @@ def is_table(head: str) -> bool:
 
 
 def is_marked(text: str) -> bool:
-    """Return whether, at its beginning, a fourth of the words or half of the lines have marks of a format."""
+    """Return whether, at its beginning, a fourth of the words or half of the lines have marks, or all have columns."""
     words = text[:_HEAD].split()
     if len(words) < _LOOKED_AT:
         return False
-    lines = [line.strip() for line in text[:_HEAD].split("\n") if line.strip()]
+    lines = [line.strip().replace("\r", " ") for line in text[:_HEAD].split("\n") if line.strip()]
+    if not numbers(text[:_HEAD]) and any(has_columns(lines, mark) for mark in "\t,;|"):
+        return True
     marked = sum(1 for word in words if not word.isalnum() and _MARK.match(word))
     return 4 * marked > len(words) or 2 * sum(1 for line in lines if _MARK.match(line)) > len(lines)
+
+
+def has_columns(lines: list[str], mark: str) -> bool:
+    """Return whether a mark, without a space after it in the first, divides nearly all lines into as many fields."""
+    rows = list(csv.reader(lines, delimiter=mark, quoting=3 if mark == "\t" else 0))
+    width = len(rows[0])
+    if len(rows) < _LOOKED_AT or width < 2 or any(field.startswith(" ") for field in rows[0]):
+        return False
+    return sum(len(row) == width for row in rows) > _NEARLY * len(rows)
 
 
 def numbers(head: str) -> str | None:

@@ -1,5 +1,6 @@
 """JSON lines: one object per line, as published on the Hugging Face hub."""
 
+from itertools import chain, islice
 from typing import Any
 
 from pipeline.readers import formats
@@ -7,6 +8,7 @@ from pipeline.readers.base import Documents, FileRange, ReadLog
 from pipeline.readers.io import compressed, row_fields, text_lines
 from pipeline.storage import strict_json
 
+_LOOKED_AT = 20  # lines that may have a field that the first lacks
 _NO_TEXTS = "; if this file is none of the texts, name these by corpus.path='FOLDER/*.jsonl'"
 
 
@@ -17,7 +19,10 @@ class Reader(row_fields.LineRows):
 
     def read(self, file_range: FileRange, log: ReadLog) -> Documents:
         """Yield the documents in the lines that the file range owns."""
-        for line in self.files.lines(file_range, log):
+        lines = self.files.lines(file_range, log)
+        head = list(islice(lines, _LOOKED_AT))
+        key = f'"{self.text[0].partition(".")[0]}"'
+        for line in chain(head, lines):
             if not line.owned:
                 return
             if not line.text.strip():
@@ -29,14 +34,18 @@ class Reader(row_fields.LineRows):
             except ValueError as error:
                 form = other_form(line.text) or formats.not_prose(line.text, "jsonl") if first else None
                 # In a file of another format, or with other fields, every line would be skipped.
-                alone = not first or (row is None and form is None)
+                later = row is not None and key not in line.text and any(key in each.text for each in head)
+                alone = not first or (form is None and (row is None or later))
                 other = not alone and file_range.path.lower().endswith(".json")  # as what says of a data set what it is
-                why = f"{form or error}{_NO_TEXTS if other else ''}"
+                fault = str(error).partition("; set ")[0] if later else f"{form or error}"
+                why = f"{fault}{_NO_TEXTS if other else ''}"
                 text_lines.bad_line(log, file_range, line.number, why, offer_skip=alone)
 
 
 def other_form(first: str) -> str | None:
     """Return the fault and the cure if the first line begins JSON that is not JSON lines."""
+    if first.startswith("{'"):
+        return "is an object of Python, not of JSON; write it by json.dumps(ast.literal_eval(LINE))"
     if first.lstrip().startswith("["):
         return "is a JSON array, but every line must be an object; convert with jq -c '.[]' FILE"
     if first.strip() == "{":

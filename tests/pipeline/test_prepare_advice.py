@@ -134,6 +134,7 @@ def test_what_takes_no_document_out_is_said(where, gone, said, tmp_path):
         ("One<BR>runs.", "html=true"),
         ("a\\n\\nb runs.", r"\n for line ends"),
         ("One.\\nIt runs.", r"\n for line ends"),
+        ("A <unk> runs.", "raw form"),
         (r"a < b, \nabla runs.", ""),
     ],
 )

@@ -150,6 +150,40 @@ def test_what_cannot_be_compared_is_refused(value, where, match, tmp_path):
         read(config("jsonl", tmp_path / "a.jsonl", options={"where": f"x {where}"}))
 
 
+@pytest.mark.parametrize(
+    ("lines", "found"),
+    [
+        (['{"id": "a"}', '{"text": "Words.", "id": "b"}'], "among id; set corpus.on_error=skip"),
+        (["{'text': 'Words.'}"], "json.dumps"),
+        (['\x1e{"text": "Words."}', '\x1e{"text": "More."}'], ["Words.", "More."]),  # RFC 7464
+    ],
+)
+def test_json_lines_of_other_writers_are_read_or_say_what_to_do(lines, found, tmp_path):
+    (tmp_path / "a.jsonl").write_text("\n".join(lines))
+    if isinstance(found, list):
+        assert texts("jsonl", tmp_path) == found
+        return
+    with refused(InputError, found, line=1):
+        read(config("jsonl", tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("names", "glob"),
+    [
+        (["b.en", "b.fr", "LICENSE", "README"], "*.en"),
+        (["a.train", "b.train", "c.dev"], "*.train"),
+        (["wiki_00"], "*"),
+        ([f"news-{n}.en-{n}" for n in range(9)], "*"),
+    ],
+)
+def test_a_folder_of_files_with_other_endings_names_the_pattern_that_reads_them(names, glob, tmp_path):
+    for name in names:
+        (tmp_path / name).write_text("Some text.")
+    with refused(InputError, key="corpus.path") as raised:
+        read(config("text", tmp_path))
+    assert str(raised.value).endswith(f"='{tmp_path}/**/{glob}'")
+
+
 @pytest.mark.parametrize("reader", ["jsonl", "parquet"])
 def test_a_field_that_holds_others_names_them(reader, tmp_path):
     path = rows_in(tmp_path, reader, [{"text": {"role": "a", "said": "b"}}])
@@ -482,6 +516,7 @@ def test_columns_of_a_treebank_are_those_that_its_first_line_names(tmp_path):
 
 
 MARKS = ["The/DT lamp/NN shines/VBZ", "(S (NP (DT The) (NN lamp)) (VP (VBZ shines)))", "<p>The lamp shines.</p>"]
+MARKS += ["The lamp shines.\tLa lampe luit.", 'a1,"The lamp, it shines.",0']
 
 
 @pytest.mark.parametrize("text", [*MARKS, "The lamp (an old one) shines and shines, *really*, and does not rest."])
@@ -510,6 +545,7 @@ def test_what_is_not_prose_by_its_name_is_refused(reader, name, tmp_path):
     ["1\n00:00:01,000 --> 00:00:03,500\nWords.\n", "WEBVTT\n\n00:01.000 --> 00:04.000\nWords.\n", TREEBANK,
      '{"text": "Words."}\n', "% a comment\n\\documentclass{article}\n", "WARC/1.0\r\nWARC-Type: warcinfo\r\n",
      "<TEI><text/></TEI>", '[\n {"text": "Words."}]', "From a@b Mon Jan 5 10:00:00 2026\nWords.\n", 'msgid "Words"\n',
+     "<doc id=\"1\">\n<s>\nWords\tNNS\tword\n", "From: a@b\nSubject: c\n\nWords.\n",
      "\\id GEN\n\\v 1 Words.\n", "# global.columns = ID FORM\n1\tWords\n", '<doc id="7">\nWords.\n', "a b O\n" * 3],
 )  # fmt: skip
 @pytest.mark.parametrize("reader", ["text", "books", "lines"])
