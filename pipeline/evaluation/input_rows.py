@@ -7,7 +7,6 @@ import codecs
 import csv
 import io
 import itertools
-import re
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -22,13 +21,13 @@ from pipeline.console import terminal
 from pipeline.console.formatting import pluralize
 from pipeline.errors import InputError, readable
 from pipeline.evaluation import examples, table_files
+from pipeline.readers import formats
 from pipeline.storage.placeholders import HEAD
 from pipeline.text import encodings
 
 TABLES = (".csv", ".tsv", ".json", ".jsonl", ".parquet")
 LOOKED_AT = 20  # lines, for what a header names
 NAMES, TAGGED = (frozenset(read_table(__file__, "input_rows.yaml")[kind].split()) for kind in ("texts", "tagged"))
-_TAGGED = re.compile(r"\S+[ \t](.*[ \t])?(O|[BIESLUM]-\S+)\s*")  # a line of a CoNLL file
 ALONE = ("label", "sentence", "sentences", "text", "texts")  # also without other columns
 
 
@@ -82,6 +81,9 @@ def _rows(config: PredictConfig | EmbedConfig) -> Iterator[Row]:
     """
     place = config.input or "standard input"
     with readable(place):
+        if config.input and (Path(place).is_dir() or not Path(place).exists()):
+            cure = "name one, or leave input out and pipe several: cat FILES | python -m …"
+            raise InputError(f"is not a file; {cure}", "input", place, path=place)
         if config.input and table_files.ends(place, *TABLES):
             yield from _table_rows(config, place, Path(config.input).read_bytes())
             return
@@ -182,8 +184,9 @@ def _refuse_header(place: str, lines: list[str]) -> None:
         return
     if (lines[0].startswith("{") and {'"', ":"} <= {*lines[0]}) or lines[0].strip() in "[{":
         raise _question(place)
-    if lines[0].startswith("-DOCSTART-") or (len(lines) > 1 and all(map(_TAGGED.fullmatch, lines))):
-        raise InputError("is a table of words and tags, not texts; write one sentence per line", path=place, line=1)
+    what, is_format, _ = (formats.not_prose("".join([*lines, "\n"])) or "").partition("; use ")
+    if is_format:
+        raise InputError(f"{what}, not texts; write one per line", path=place, line=1)
     for separator in "\t,;|":
         if _are_names(*csv.reader(lines, delimiter=separator), divided=separator != "\t"):
             raise _question(place)

@@ -128,11 +128,30 @@ def test_numbers_in_the_first_line_are_names_as_pandas_writes_them(tmp_path):
     assert [row.columns for row in rows(tmp_path / "b.csv", columns=["0"])] == [["a"], ["b"]]
 
 
-@pytest.mark.parametrize("text", ["-DOCSTART- -X- O\n\nEU NNP O\n", "EU\tB-ORG\nsays\tO\n\nHe\tO\n"])
+@pytest.mark.parametrize(
+    "text", ["-DOCSTART- -X- O\n\nEU NNP O\nand NNP O\n\nHe NNP O\n", "EU\tB-ORG\nsays\tO\n\nHe\tO\n"]
+)
 def test_words_with_tags_are_no_texts(text, tmp_path):
     (tmp_path / "in.txt").write_text(text)
-    with refused(InputError, "words and tags", line=1):
+    with refused(InputError, "tagged words", line=1):
         rows(tmp_path / "in.txt")
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [('<doc id="1" url="u" title="t">\nt\n\nIt is.\n</doc>\n', "WikiExtractor"), ("WEBVTT\n\n", "subtitles")],
+)
+def test_what_is_no_text_in_lines_is_refused_by_its_beginning(text, kind, tmp_path):
+    (tmp_path / "in.txt").write_text(text)
+    with refused(InputError, kind, line=1):
+        rows(tmp_path / "in.txt")
+
+
+@pytest.mark.parametrize("place", ["", "*.txt", "gone.csv"])
+def test_the_input_is_one_file_or_piped(place, tmp_path):
+    (tmp_path / "in.txt").write_text("Words.\n")
+    with refused(InputError, r"cat FILES \|", key="input"):
+        rows(tmp_path / place)
 
 
 NAMED = ["text,label\na,b\n", "id\tsentence1\tsentence2\n1\ta\tb\n", "sentence\na b\nc\n", "nr;worte\n1;a\n2;b\n"]
