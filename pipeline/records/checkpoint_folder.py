@@ -14,7 +14,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from pipeline.errors import InputError
+from pipeline.errors import InputError, hub_cure
 from pipeline.records.manifest import Manifest
 from pipeline.storage import strict_json
 from pipeline.storage.checksums import sha256
@@ -217,4 +217,7 @@ def locate(folder: Path) -> Checkpoint:
             if manifest is None:
                 print(f"{folder}: is not finished; taking {found[0]}", flush=True)
             return found
-    raise InputError("no checkpoint found; train first (python -m pipeline.train)", path=folder)
+    near = [*sorted(folder.glob(f"*/{RUNS}")), *(above / RUNS for above in folder.parents[:2])]
+    made = next((path.parent for path in near if path.is_dir()), None)
+    cure = f"use {made}" if made else f"train first (python -m pipeline.train){hub_cure(folder)}"
+    raise InputError(f"no checkpoint found; {cure}", path=folder)

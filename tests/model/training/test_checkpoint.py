@@ -170,6 +170,14 @@ def test_a_checkpoint_under_another_name_is_averaged_by_its_step(tmp_path):
         checkpoint.average(*checkpoint_folder.locate(tmp_path / "best"), 2)
 
 
+def test_a_run_and_the_folders_around_its_checkpoints_name_the_training(tmp_path):
+    write(tmp_path / "train" / checkpoint_folder.RUNS / "0a1b", state(1), *tensors(1))
+    for folder in ("", "train/checkpoints", "train/checkpoints/0a1b"):
+        (tmp_path / folder).mkdir(exist_ok=True)
+        with refused(InputError, f"use {tmp_path / 'train'}$"):
+            checkpoint_folder.locate(tmp_path / folder)
+
+
 def test_checkpoints_kept_for_their_words_are_averaged_only_as_the_last(tmp_path):
     for step, mark in ((0, 0.0), (10, 1e6), (80, None), (90, None), (100, 2e6)):
         write(tmp_path, replace(state(step), mark=mark), {"w": torch.full((2,), float(step))}, {})
