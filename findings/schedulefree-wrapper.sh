@@ -11,7 +11,9 @@ set -euo pipefail
 place=$(mktemp -d)
 trap 'rm -rf "$place"' EXIT
 python3 -m venv "$place/venv"
-"$place/venv/bin/pip" install --quiet --disable-pip-version-check schedulefree==1.4.1 torch==2.13.0 numpy==2.4.6
+"$place/venv/bin/pip" install --quiet --disable-pip-version-check uv
+"$place/venv/bin/uv" pip install --quiet --python "$place/venv/bin/python" \
+    schedulefree==1.4.1 torch==2.13.0 numpy==2.4.6
 cd "$place"
 cat > try.py <<'PYTHON'
 import sys

@@ -13,7 +13,9 @@ set -euo pipefail
 place=$(mktemp -d)
 trap 'rm -rf "$place"' EXIT
 python3 -m venv "$place/venv"
-"$place/venv/bin/pip" install --quiet --disable-pip-version-check transformers==5.24.0 tokenizers==0.23.3 torch==2.13.0
+"$place/venv/bin/pip" install --quiet --disable-pip-version-check uv
+"$place/venv/bin/uv" pip install --quiet --python "$place/venv/bin/python" \
+    transformers==5.24.0 tokenizers==0.23.3 torch==2.13.0
 cd "$place"
 cat > try.py <<'PYTHON'
 import sys
