@@ -145,7 +145,7 @@ def make_tuned(config: ConvertConfig, vocab: Path, added: int, out: Path) -> Res
         raise ConfigError(f"{config.train} is fine-tuned, and exported as it is; leave out {key}", key)
     folder = Path(config.train)
     size, found = saved_model.load(folder)
-    saved_model.save(out, found.model, size, found.labels, vocab, found.texts, found.reading)
+    saved_model.save(out, found, size, vocab)
     card = folder / "README.md"
     (out / "README.md").write_text(card.read_text(encoding="utf-8") if card.is_file() else f"# {folder.name}\n")
     made = Conversion(

@@ -42,29 +42,18 @@ class SavedModel:
 
     model: BertWithHead
     labels: list[str]  # empty for scores, choices and answers
-    texts: int | None  # of a sample: 1, or 2 for pairs; None if the folder does not say
-    reading: Reading
+    texts: int | None = None  # of a sample: 1, or 2 for pairs; None if the folder does not say
+    reading: Reading = Reading()
 
 
-def save(
-    folder: Path,
-    model: BertWithHead,
-    size: ModelConfig,
-    labels: list[str],
-    source: Path,
-    texts: int | None = None,
-    reading: Reading | None = None,
-) -> None:
+def save(folder: Path, saved: SavedModel, size: ModelConfig, source: Path) -> None:
     """Write weights, configuration and the vocabulary of `source` into `folder`.
-
-    `texts` says how many texts the samples of a classification have, `reading` which part of them
-    was read.
 
     Raises:
         InputError: raised by `check`.
     """
     check(size, source)
-    kind = model.config.kind
+    model, kind = saved.model, saved.model.config.kind
     names = bert_format.names_for(size)
     state = {name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()}
     head = head_name(names, kind)
@@ -80,12 +69,10 @@ def save(
     tokenizer_folder.keep_files(source, folder)
     text, entries = vocabulary.read(source)
     config = bert_format.their_config(size, entries, torch.float32)
-    config |= {"architectures": [names.tuned[kind]], **names_of(model.config, labels)}
-    config |= {TEXTS: texts} if texts is not None else {}
-    config |= {READING: asdict(reading)} if reading is not None else {}
-    longest = reading.sequence_length if reading is not None else None
+    config |= {"architectures": [names.tuned[kind]], **names_of(model.config, saved.labels)}
+    config |= ({TEXTS: saved.texts} if saved.texts is not None else {}) | {READING: asdict(saved.reading)}
     tensors, pairs = names.their_tensors(state, config) | own, WordPiece(text).pairs  # as `features` framed
-    bert_format.write(folder, size, tensors, config, text, entries, pairs, longest)
+    bert_format.write(folder, size, tensors, config, text, entries, pairs, saved.reading.sequence_length)
 
 
 def check(size: ModelConfig, source: Path | str) -> None:

@@ -415,7 +415,8 @@ def save_model(context: SearchContext, model: "BertWithHead", folder: Path) -> N
     reading = saved_model.Reading(config.longest, config.truncation, config.stride, **kind.marks(context.train))
     with atomic_folder(folder) as temporary:
         source = Path(config.pretrained)
-        saved_model.save(temporary, model, context.size, kind.names, source, kind.texts, reading)
+        saved = saved_model.SavedModel(model, kind.names, kind.texts, reading)
+        saved_model.save(temporary, saved, context.size, source)
 
 
 def counted(grid: Iterable[Trial], done: Done) -> list[Trial]:

@@ -101,7 +101,7 @@ def tuned(kind: str, outputs: int = 2, **head: Any) -> Callable[[Path, ModelConf
         torch.manual_seed(0)
         model = BertWithHead(size, HeadConfig(kind, outputs, **head))
         labels = ["no", "yes"] if kind != "answer" and outputs == 2 else []
-        saved_model.save(folder, model, size, labels, vocab)
+        saved_model.save(folder, saved_model.SavedModel(model, labels), size, vocab)
 
     return save
 

@@ -55,9 +55,9 @@ def modern(vocab, tmp_path_factory):
     return saved(tmp_path_factory.mktemp("modern"), vocab, **modern)
 
 
-def tuned(kind, outputs, labels, vocab, folder, texts=None, reading=None):
+def tuned(kind, outputs, labels, vocab, folder, texts=None, *reading):
     model = loop.build(CONFIG, None, HeadConfig(kind, outputs), seed=1)
-    saved_model.save(folder, model, CONFIG, labels, vocab, texts, reading)
+    saved_model.save(folder, saved_model.SavedModel(model, labels, texts, saved_model.Reading(*reading)), CONFIG, vocab)
     return folder
 
 
@@ -197,9 +197,8 @@ def test_scores_tags_answers_and_endings(vocab, tmp_path, monkeypatch, capsys):
 @pytest.mark.parametrize("truncation", ["head", "tail", "head_tail"])
 @pytest.mark.parametrize("text", ["the cat sat on a mat dog ran far . " * 3, "the\tcat " * 9])
 def test_the_part_of_a_text_is_that_of_the_training(vocab, tmp_path, monkeypatch, capsys, truncation, text):
-    reading = saved_model.Reading(12, truncation, stride=3)
     (tmp_path / "in.jsonl").write_text(json.dumps({"text": text}) + "\n")
-    folder = tuned("class", 2, ["no", "yes"], vocab, tmp_path / "class", 1, reading)
+    folder = tuned("class", 2, ["no", "yes"], vocab, tmp_path / "class", 1, 12, truncation, 3)
     (found,) = answers(folder, text, monkeypatch, capsys)
     columns = {"input": str(tmp_path / "in.jsonl"), "columns": ["text"]}
     (table,) = answers(folder, "", monkeypatch, capsys, **columns)

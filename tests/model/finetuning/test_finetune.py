@@ -139,7 +139,7 @@ def test_what_goes_with_length_is_learnt_as_in_a_shuffled_loop(tmp_path):
             **{**vars(RECIPE), "seed": seed, "batch_size": 16, "epochs": 5, "learning_rate": 4e-3}
         )
         model = loop.build(size, weights, HeadConfig("class", 4), seed)
-        saved_model.save(tmp_path / str(seed), model, size, [], source)
+        saved_model.save(tmp_path / str(seed), saved_model.SavedModel(model, []), size, source)
         list(loop.train(model, train, recipe, CPU))
         given = np.stack(loop.predict(model, dev, CPU)).argmax(-1)
         ours.append(np.mean(given == dev.labels))

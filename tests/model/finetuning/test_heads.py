@@ -54,7 +54,7 @@ def vocab(tmp_path):
 def saved(kind, outputs, vocab):
     """Our model, and theirs opened from the folder that ours was written to."""
     ours = loop.build(CONFIG, None, HeadConfig(kind, outputs), seed=1).eval()
-    saved_model.save(vocab.parent / kind, ours, CONFIG, [], vocab)
+    saved_model.save(vocab.parent / kind, saved_model.SavedModel(ours, []), CONFIG, vocab)
     return ours, getattr(transformers, NAMES["bert"].tuned[kind]).from_pretrained(vocab.parent / kind).eval()
 
 
@@ -68,7 +68,7 @@ def test_heads_are_those_of_transformers(tmp_path, kind, outputs, tiny, pooling)
     config = dataclasses.replace(tiny.CONFIG, classifier_pooling=pooling)
     vocab = tiny_bert.make_vocabulary(tmp_path / "vocab")
     ours = loop.build(config, tiny.our_state(), HeadConfig(kind, outputs), seed=1).eval()
-    saved_model.save(tmp_path / "saved", ours, config, [], vocab)
+    saved_model.save(tmp_path / "saved", saved_model.SavedModel(ours, []), config, vocab)
     opener = getattr(transformers, f"AutoModelFor{OPENERS.get(kind, 'MultipleChoice')}")
     theirs, info = opener.from_pretrained(tmp_path / "saved", output_loading_info=True)
     assert type(theirs).__name__ == NAMES[config.architecture].tuned[kind]
@@ -163,7 +163,7 @@ def test_a_frozen_encoder_stays_and_its_layers_are_mixed_as_transformers_has_the
     assert all(torch.equal(state[name], weights[name]) for name in state if "encoder" in name)
 
     bare = loop.build(CONFIG, weights, HeadConfig("tag", 2), seed=1)
-    saved_model.save(vocab.parent / "bare", bare, CONFIG, [], vocab)
+    saved_model.save(vocab.parent / "bare", saved_model.SavedModel(bare, []), CONFIG, vocab)
     theirs = transformers.BertModel.from_pretrained(vocab.parent / "bare").eval()
     with torch.no_grad():
         hidden = theirs(**padded(samples), output_hidden_states=True).hidden_states
@@ -195,7 +195,7 @@ def test_what_is_no_fine_tuned_model_is_refused_and_outputs_that_are_scores_too(
 def test_the_loss_of_several_labels_is_that_of_transformers(vocab):
     labels = np.array([[1, 0, 1], [0, 0, 0], [1, 1, 1], [0, 1, 0]], np.float64)
     ours = loop.build(CONFIG, None, HeadConfig("class", 3, several=True), seed=1).eval()
-    saved_model.save(vocab.parent / "several", ours, CONFIG, ["a", "b", "c"], vocab)
+    saved_model.save(vocab.parent / "several", saved_model.SavedModel(ours, ["a", "b", "c"]), CONFIG, vocab)
     theirs = transformers.AutoModelForSequenceClassification.from_pretrained(vocab.parent / "several").eval()
     assert theirs.config.problem_type == "multi_label_classification"
     assert json.loads((vocab.parent / "several" / "config.json").read_text())["num_labels"] == 3
@@ -228,7 +228,7 @@ def test_scores_are_learnt_and_exported_whatever_their_scale(vocab):
         given.append(np.stack(loop.predict(ours, some(labels), CPU))[:, 0])
     assert losses[0] == pytest.approx(losses[1], rel=1e-3)
     np.testing.assert_allclose(50_000 + 10_000 * given[0], given[1], rtol=1e-5)
-    saved_model.save(vocab.parent / "score", ours, CONFIG, [], vocab)
+    saved_model.save(vocab.parent / "score", saved_model.SavedModel(ours, []), CONFIG, vocab)
     theirs = transformers.AutoModelForSequenceClassification.from_pretrained(vocab.parent / "score").eval()
     with torch.no_grad():
         np.testing.assert_allclose(theirs(**padded(some(plain))).logits[:, 0], given[1], rtol=1e-5)
@@ -260,7 +260,8 @@ ODD = [({"id2label": names}, "id2label") for names in ({"0": "a", "1": "a"}, {"2
 @pytest.mark.parametrize(("settings", "message"), [*ODD, ({"is_decoder": True}, "causal"), ({}, "pooler")])
 def test_a_tuned_model_that_would_answer_otherwise_is_refused(vocab, settings, message):
     folder = vocab.parent / f"odd-{len(str(settings))}"
-    saved_model.save(folder, loop.build(CONFIG, None, HeadConfig("class", 2), seed=1), CONFIG, [], vocab)
+    model = loop.build(CONFIG, None, HeadConfig("class", 2), seed=1)
+    saved_model.save(folder, saved_model.SavedModel(model, []), CONFIG, vocab)
     config, weights = folder / "config.json", folder / "model.safetensors"
     config.write_text(json.dumps(json.loads(config.read_text()) | settings))
     if not settings:
@@ -292,7 +293,7 @@ def test_a_frozen_encoder_gives_normalised_states():
 def test_classes_of_a_kept_head_are_matched_by_name(vocab, kind, architecture):
     size = dataclasses.replace(CONFIG, architecture=architecture)
     kept = loop.build(size, None, HeadConfig(kind, 3), seed=1)
-    saved_model.save(vocab.parent / "kept", kept, size, ["no", "Maybe", "yes"], vocab)
+    saved_model.save(vocab.parent / "kept", saved_model.SavedModel(kept, ["no", "Maybe", "yes"]), size, vocab)
     read, weights, _, others = bert_format.load(vocab.parent / "kept")
     head = saved_model.head_of(vocab.parent / "kept", read, others, kind, ["yes", "maybe", "never"])
     built = loop.build(size, weights | head, HeadConfig(kind, 3), seed=1)
@@ -306,16 +307,15 @@ def test_classes_of_a_kept_head_are_matched_by_name(vocab, kind, architecture):
 
 def test_classes_that_differ_in_capitals_stay_apart(vocab):
     kept = loop.build(CONFIG, None, HeadConfig("class", 3), seed=1)
-    saved_model.save(vocab.parent / "kept", kept, CONFIG, ["a", "A", "b"], vocab)
-    head = saved_model.head_of(
-        vocab.parent / "kept", CONFIG, bert_format.load(vocab.parent / "kept")[3], "class", [*"BAa"]
-    )
+    saved_model.save(vocab.parent / "kept", saved_model.SavedModel(kept, ["a", "A", "b"]), CONFIG, vocab)
+    others = bert_format.load(vocab.parent / "kept")[3]
+    head = saved_model.head_of(vocab.parent / "kept", CONFIG, others, "class", [*"BAa"])
     assert torch.equal(head["head.bias"], kept.head.bias[[2, 1, 0]])
 
 
 def test_a_head_of_scores_goes_on_as_it_was_learnt(vocab):
     kept = loop.build(CONFIG, None, HeadConfig("class", 1, scale=(5e4, 1e4)), seed=1)
-    saved_model.save(vocab.parent / "kept", kept, CONFIG, [], vocab)
+    saved_model.save(vocab.parent / "kept", saved_model.SavedModel(kept, []), CONFIG, vocab)
     size, weights, _, others = bert_format.load(vocab.parent / "kept")
     head = saved_model.head_of(vocab.parent / "kept", size, others, "class", [])
     built = loop.build(size, weights | head, HeadConfig("class", 1, scale=(3.0, 1.0)), seed=2)

@@ -30,7 +30,8 @@ def outputs(folder, file=onnx_export.MODEL, texts=TEXTS):
 
 def scores(folder, size, vocab):
     torch.manual_seed(0)
-    saved_model.save(folder, BertWithHead(size, HeadConfig("class", 1, scale=(-3e7, 4e6))), size, [], vocab)
+    model = BertWithHead(size, HeadConfig("class", 1, scale=(-3e7, 4e6)))
+    saved_model.save(folder, saved_model.SavedModel(model, []), size, vocab)
 
 
 CASES = {

@@ -231,7 +231,7 @@ def test_heads_open_in_transformers_and_here_with_equal_outputs(tmp_path, kind, 
     ours = loop.build(config, state, HeadConfig(kind, 2), seed=1).eval()
     vocab, folder = write_tokenizer(tmp_path / "vocab"), tmp_path / "tuned"
     (vocab / "merges.txt").write_text("a b\n")
-    saved_model.save(folder, ours, config, [], vocab)
+    saved_model.save(folder, saved_model.SavedModel(ours, []), config, vocab)
     assert (folder / "merges.txt").read_text() == "a b\n"
     opened = getattr(transformers, NAMES[family].tuned[kind]).from_pretrained(folder).eval()
     ids, batch = batch_of(12)

@@ -77,9 +77,9 @@ def test_pairs_have_the_ids_and_segments_of_training(kind, frame, architecture, 
     size = dataclasses.replace(CONFIG, architecture=architecture, vocab_size=library.get_vocab_size(), local_window=8)
     untrained = () if judges else ("next_sentence",)
     bert_format.save(tmp_path / "a", size, build_model(size).state_dict(), tmp_path / "vocab", untrained=untrained)
-    head = loop.build(size, None, HeadConfig("class", 2), seed=0)
-    saved_model.save(tmp_path / "b", head, size, ["no", "yes"], tmp_path / "a")
-    saved_model.save(tmp_path / "c", head, size, ["no", "yes"], tmp_path / "vocab")
+    made = saved_model.SavedModel(loop.build(size, None, HeadConfig("class", 2), seed=0), ["no", "yes"])
+    for name, source in (("b", "a"), ("c", "vocab")):
+        saved_model.save(tmp_path / name, made, size, tmp_path / source)
     usual = (1, 1) if judges else OWN.get(frame, (size.traits.separators, 1))
     tuned = OWN.get(frame, (1, int(frame != "end")))
     for name, (separators, segment) in (("a", usual), ("b", usual), ("c", tuned)):
