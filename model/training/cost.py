@@ -110,11 +110,10 @@ def layer_bytes(model: ModelConfig, size: int) -> float:
     wide, widest = model.hidden, model.feed_forward
     rows = 4 * model.heads + 16
     turned = 0 if model.traits.learned_positions else 2 * wide
+    kept, masks = 2 * widest, 2 * wide * (model.dropout > 0)
     if model.traits.gated:
-        masks = wide * (model.attention_dropout > 0) + widest * (model.dropout > 0)
-        return size * (8 * wide + turned + 4 * widest) + masks + rows
-    masks = 2 * wide * (model.dropout > 0)
-    return size * (8 * wide + turned + 2 * widest) + masks + rows
+        kept, masks = 4 * widest, wide * (model.attention_dropout > 0) + widest * (model.dropout > 0)
+    return size * (8 * wide + turned + kept) + masks + rows
 
 
 def token_bytes(setting: Setting) -> float:

@@ -114,8 +114,7 @@ def size_of(place: Path | str) -> ModelConfig:
         InputError: No model was found.
     """
     if is_foreign(place):
-        folder = Path(place)
-        config = bert_format.our_config(folder, bert_format.read_config(folder))
+        folder, config = Path(place), bert_format.read_sizes(place)
         stored = sum(path.stat().st_size for path in folder.iterdir() if path.suffix in (".safetensors", ".bin"))
         bert_format.check_sizes(folder, config, stored or 2**30)
         return config

@@ -48,8 +48,6 @@ class Job:
         self.flink = beam_patches.flink_job(result) if self.name == "flink" else None
         if self.flink is None:
             threading.Thread(target=self.listen, daemon=True).start()
-        else:
-            self.flink_path = beam_patches.flink_path(self.flink)
 
     def listen(self) -> None:
         """Collect the errors that the service reports, until the stream ends or breaks."""
@@ -90,7 +88,8 @@ class Job:
         """Return the engine's reports on why the job failed."""
         if self.flink is not None:
             with contextlib.suppress(Exception):
-                return str(self.flink.get(f"{self.flink_path}/exceptions").get("root-exception") or "")
+                path = beam_patches.flink_path(self.flink)
+                return str(self.flink.get(f"{path}/exceptions").get("root-exception") or "")
         else:
             time.sleep(2 * POLL)  # the last message may arrive after the state
         return "\n".join(self.errors)
