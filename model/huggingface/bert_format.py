@@ -268,29 +268,27 @@ def read_weights(folder: Path, names: Names, content: Json) -> Weights:
     Raises:
         InputError: No weight file was found, or one is broken.
     """
-    for name in FILES:
-        if (folder / name).exists():
-            parts = parts_of(folder / name) if name.endswith(".json") else [folder / name]
-            found: Weights = {}
-            for part in parts:
-                found |= read_file(part)
-            words = ".".join(names.embedding_name.split(".")[-2:])
-            if not any(name.endswith((words, names.decoder)) for name in found):
-                title, _ = model_card.PUBLISHED[names.model_type]
-                raise InputError(f"not a {title}: {words} not found", path=folder / name)
-            try:
-                found = names.canonical({n.removeprefix("module."): t for n, t in found.items()}, content)
-            except ValueError as error:
-                raise InputError(f"{error}", path=folder / name) from error
-            for name, tensor in found.items():
-                if tensor.dtype not in NUMBERS or not tensor.isfinite().all():
-                    kind = str(tensor.dtype).removeprefix("torch.")
-                    raise InputError(
-                        f"{name} is {kind}, or not finite; use a model in fp32, bf16 or fp16 that has not diverged",
-                        path=folder,
-                    )
-            return found
-    raise InputError(f"no weights found; expected one of {', '.join(FILES)}", path=folder)
+    path = next((folder / name for name in FILES if (folder / name).exists()), None)
+    if path is None:
+        raise InputError(f"no weights found; expected one of {', '.join(FILES)}", path=folder)
+    found = Weights()
+    for part in parts_of(path) if path.suffix == ".json" else [path]:
+        found |= read_file(part)
+    words = ".".join(names.embedding_name.split(".")[-2:])
+    if not any(name.endswith((words, names.decoder)) for name in found):
+        title, _ = model_card.PUBLISHED[names.model_type]
+        raise InputError(f"not a {title}: {words} not found", path=path)
+    try:
+        found = names.canonical({n.removeprefix("module."): t for n, t in found.items()}, content)
+    except ValueError as error:
+        raise InputError(f"{error}", path=path) from error
+    for name, tensor in found.items():
+        if tensor.dtype not in NUMBERS or not tensor.isfinite().all():
+            kind = str(tensor.dtype).removeprefix("torch.")
+            raise InputError(
+                f"{name} is {kind}, or not finite; use a model in fp32, bf16 or fp16 that has not diverged", path=folder
+            )
+    return found
 
 
 def parts_of(index: Path) -> list[Path]:

@@ -101,25 +101,24 @@ def pooling_of(folder: Path) -> Pooling | None:
     modules = _modules(folder)
     types = [str(one.get("type") or one["path"] or "Transformer") for one in modules]
     names = [each.rpartition(".")[2].rpartition("_")[2] for each in types]
-    if not modules or "Pooling" not in names:
+    if "Pooling" not in names:
         return None
-    stated = read_object(folder / modules[names.index("Pooling")]["path"] / "config.json")
+    place = names.index("Pooling")
+    stated = read_object(folder / modules[place]["path"] / "config.json")
     modes = [
         POOLINGS.get(key, key) for key, value in stated.items() if key.startswith("pooling_mode_") and value is True
     ]
     modes = [str(stated["pooling_mode"])] if "pooling_mode" in stated else modes
     first, whole = read_object(folder / BERT), read_object(folder / MODEL)
-    place = names.index("Pooling")
     others = sorted({*names[:place]} - {"Transformer"} | {*names[place + 1 :]} - {"Dense", "Normalize"})
     if others or len(modes) != 1 or modes[0] not in POOLINGS.values():
         raise _unsupported(folder, [*modes, *others])
-    prompts = {str(name): str(text or "") for name, text in (whole.get("prompts") or {}).items()}
     found = Pooling(
         kind=modes[0],
         after=_after(folder, list(zip(names, modules, strict=True))[place + 1 :], whole.get("truncate_dim")),
         similarity=whole.get("similarity_fn_name") or "cosine",
         longest=_shortest(first.get("max_seq_length")),
-        prompts=prompts,
+        prompts={str(name): str(text or "") for name, text in (whole.get("prompts") or {}).items()},
         usual=whole.get("default_prompt_name"),
         pools_prompt=stated.get("include_prompt") is not False,
         lowercase=bool(first.get("do_lower_case")),

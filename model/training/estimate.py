@@ -133,10 +133,9 @@ def estimate_training(
         seconds = work / (reached or REACHED * (speed or processor() / ranks)) / ranks
         seconds += START + (0 if reached else STEP * (steps - done))  # a rate that was measured includes those
     count = cost.parameters(assume_vocabulary(model))
-    average = AVERAGE * count * (config.ema is not None)
     return Estimate(
         seconds=seconds,
-        disk=(SAVED * count + average) * retention_of(config, steps).count(steps),
+        disk=(SAVED + AVERAGE * (config.ema is not None)) * count * retention_of(config, steps).count(steps),
         memory=memory_of_training(config, assume_vocabulary(model), length, ranks) * ranks,
         about=f"{steps - done:,} steps{why}, {samples * length / 1e6:,.1f} M tokens{passes}",
         gpu_hours=None if gpu is None else work / gpu / 3600,
