@@ -70,8 +70,7 @@ def tokenize(
     A pair that is too long loses tokens from its longer part first, one at a time, as in the
     published code; `framing` selects which end of a part is truncated.
     """
-    ids: list[Ids] = []
-    starts: list[int] = []
+    framed: list[tuple[Ids, int]] = []
     groups = [0]
     others = texts(wordpiece, second or [])
     for index, part in enumerate(texts(wordpiece, first)):
@@ -79,15 +78,11 @@ def tokenize(
         if framing.truncation != "chunks":
             whole = len(part) + framing_tokens(wordpiece, other is not None) + (0 if other is None else len(other))
             wordpiece.coverage.shortened += whole > framing.longest
-        for a, b in pieces(wordpiece, part, other, framing):
-            sequence, start = frame(wordpiece, a, b)
-            ids.append(sequence)
-            starts.append(start)
-        groups.append(len(ids))
-    chunked = framing.truncation == "chunks"
-    return Samples(
-        ids, np.array(starts, np.int64), np.array(labels, np.float64), np.array(groups if chunked else [], np.int64)
-    )
+        framed += (frame(wordpiece, a, b) for a, b in pieces(wordpiece, part, other, framing))
+        groups.append(len(framed))
+    starts, chunked = np.array([start for _, start in framed], np.int64), framing.truncation == "chunks"
+    bounds = np.array(groups if chunked else [], np.int64)
+    return Samples([ids for ids, _ in framed], starts, np.array(labels, np.float64), bounds)
 
 
 def frame(wordpiece: WordPiece, a: Ids, b: Ids | None, pairs: PairFrame | None = None) -> tuple[Ids, int]:

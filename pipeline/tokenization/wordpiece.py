@@ -324,11 +324,8 @@ class WordPiece:
             ids, counts = self._ask(texts)
             coverage.unknown += self._unknown_in(texts, ids, counts)
             return ids, counts
-        parts = []
-        for part in pretokenize.chunks(bounds):
-            chunk = self._chunk(data, part, coverage)  # the places of its pieces need most memory
-            parts.append((chunk.ids, chunk.lengths))
-        return self._joined(parts)
+        # Of a chunk, the places of its pieces need most memory: only what comes before them is kept.
+        return self._joined([self._chunk(data, part, coverage)[:2] for part in pretokenize.chunks(bounds)])
 
     def _joined(self, parts: list[Encoded]) -> Encoded:
         """Concatenate the ids and the counts of parts."""
