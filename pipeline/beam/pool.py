@@ -17,6 +17,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections import deque
 from pathlib import Path
 from typing import Any
 
@@ -69,8 +70,8 @@ class Pool(fn_services.BeamFnExternalWorkerPoolServicer):
             words = [request.worker_id, request.control_endpoint.url, ready.name]
             command = [sys.executable, "-m", "pipeline.beam.worker", *words]
             process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-            output: list[bytes] = []
-            threading.Thread(target=drain, args=(process, output), daemon=True).start()
+            output = deque[bytes](maxlen=1)  # read all along, so that the worker never blocks on a full pipe
+            threading.Thread(target=output.extend, args=(process.stdout,), daemon=True).start()
             until = time.monotonic() + STARTED
             while process.poll() is None and time.monotonic() < until:
                 if Path(ready.name).read_bytes():
@@ -79,7 +80,7 @@ class Pool(fn_services.BeamFnExternalWorkerPoolServicer):
                     return fn_messages.StartWorkerResponse()
                 time.sleep(0.05)
         process.kill()
-        last = b"".join(output[-1:]).decode(errors="replace").strip() or f"exit {process.wait()}"
+        last = b"".join(output).decode(errors="replace").strip() or f"exit {process.wait()}"
         return fn_messages.StartWorkerResponse(error=f"a worker did not start in {sys.executable}: {last}")
 
     def StopWorker(self, request: Any, context: Any) -> Any:
@@ -113,14 +114,6 @@ class Pool(fn_services.BeamFnExternalWorkerPoolServicer):
             for _, _, process in self.workers:
                 stop(process)
             self.workers.clear()
-
-
-def drain(process: "subprocess.Popen[bytes]", output: list[bytes]) -> None:
-    """Read a worker's output, so that it never blocks on a full pipe; keep the last lines."""
-    assert process.stdout is not None
-    for line in process.stdout:
-        output.append(line)
-        del output[:-5]
 
 
 def stop(process: "subprocess.Popen[bytes]") -> None:
