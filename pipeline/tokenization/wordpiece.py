@@ -507,11 +507,9 @@ class WordPiece:
     @refuse_panics("tokenizer.json")
     def _ask(self, texts: Texts) -> Encoded:
         """Tokenize with the library: return concatenated ids and the count of each text."""
-        ids: list[list[int]] = []
-        for start in range(0, len(texts), _BATCH):
-            part = texts[start : start + _BATCH]
-            encoded = self.library.encode_batch_fast(part, add_special_tokens=False)
-            ids += (one.ids for one in encoded)
+        parts = (texts[start : start + _BATCH] for start in range(0, len(texts), _BATCH))
+        encoded = (self.library.encode_batch_fast(part, add_special_tokens=False) for part in parts)
+        ids = [one.ids for one in chain.from_iterable(encoded)]
         flat = np.fromiter(chain.from_iterable(ids), self.dtype)
         return flat, np.fromiter(map(len, ids), np.int64, len(ids))
 
