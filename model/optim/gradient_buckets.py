@@ -1,14 +1,14 @@
 """The sums of a step's gradients in flat buffers, which buckets of neighbours fill."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from model.optim.zero_layout import TensorList, flat_shards
+from model.optim.zero_layout import TensorList, chunk_by_numel, flat_shards
 
 
 @dataclass
@@ -18,8 +18,8 @@ class Bucket:
     group: int
     first: int  # the index in the group of its first parameter
     start: int  # where they begin in the flat weights
-    parameters: TensorList = field(default_factory=list)
-    size: int = 0
+    parameters: TensorList
+    size: int
     filled: bool = False  # whether an earlier micro-batch of this step is in the sums
     sent: Any = None  # the reduction over the ranks, once it has begun
 
@@ -140,15 +140,11 @@ class FlatGradients:
 
 def buckets(group: int, parameters: TensorList, most: int) -> list[Bucket]:
     """Cut a parameter group into buckets of at most `most` elements, or of one parameter."""
-    found: list[Bucket] = []
-    start = 0
-    for number, parameter in enumerate(parameters):
-        if not found or found[-1].size + parameter.numel() > most:
-            found.append(Bucket(group, number, start))
-        found[-1].parameters.append(parameter)
-        found[-1].size += parameter.numel()
-        start += parameter.numel()
-    return found
+    counts = [parameter.numel() for parameter in parameters]
+    return [
+        Bucket(group, first, sum(counts[:first]), parameters[first:last], sum(counts[first:last]))
+        for first, last in chunk_by_numel(counts, most)
+    ]
 
 
 def in_backward_order(every: list[Bucket], places: Mapping[Tensor, int]) -> list[Bucket]:

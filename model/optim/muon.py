@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.optim.adamw import adamw
 
 from model.optim.partitioned_adam import Group, PartitionedAdam, Step
-from model.optim.zero_layout import Layout, TensorList, pieces_of
+from model.optim.zero_layout import Layout, TensorList, chunk_by_numel, pieces_of
 
 COEFFICIENTS = (3.4445, -4.7750, 2.0315)  # of a quintic that is steep at zero
 ITERATIONS = 5
@@ -148,7 +148,7 @@ def orthogonalise_pieces(flat: Tensor, layout: Layout, bf16: bool) -> None:
     own = [part.view(layout.shapes[piece.parameter]) for piece, part in parts if piece.parameter not in layout.split]
     orthogonalise(own, bf16, layout.device)
     split = sorted(layout.split)
-    for first, last in chunk_by_numel([layout.shapes[number].numel() for number in split]):
+    for first, last in chunk_by_numel([layout.shapes[number].numel() for number in split], AT_ONCE):
         shapes = [layout.shapes[number] for number in split[first:last]]
         buffer = torch.zeros(sum(shape.numel() for shape in shapes), device=layout.device)
         places = torch.split(buffer, [shape.numel() for shape in shapes])
@@ -171,7 +171,7 @@ def orthogonalise_whole(matrices: TensorList, bf16: bool) -> None:
     if not dist.is_initialized() or dist.get_world_size() == 1:
         orthogonalise(matrices, bf16, matrices[0].device)
         return
-    for first, last in chunk_by_numel([matrix.numel() for matrix in matrices]):
+    for first, last in chunk_by_numel([matrix.numel() for matrix in matrices], AT_ONCE):
         portion = matrices[first:last]
         buffer = torch.cat([matrix.flatten() for matrix in portion])
         orthogonalise_distributed(buffer, [matrix.shape for matrix in portion], None, bf16)
@@ -190,14 +190,3 @@ def orthogonalise_distributed(buffer: Tensor, shapes: list[torch.Size], group: A
         if number % world != rank:
             whole.zero_()
     dist.all_reduce(buffer, group=group)
-
-
-def chunk_by_numel(sizes: list[int], most: int = AT_ONCE) -> list[tuple[int, int]]:
-    """Return ranges of matrices that together have at most `most` elements, or are one."""
-    found, first, total = [], 0, 0
-    for number, size in enumerate(sizes):
-        if number > first and total + size > most:
-            found.append((first, number))
-            first, total = number, 0
-        total += size
-    return [*found, (first, len(sizes))] if sizes else []

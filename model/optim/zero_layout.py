@@ -87,3 +87,14 @@ def equal_shares(parameters: list[Any], rank: int) -> list[ParamShard]:
             found.append(ParamShard(number, start, real, rank * share))
         start += share
     return found
+
+
+def chunk_by_numel(sizes: list[int], most: int) -> list[tuple[int, int]]:
+    """Return ranges of tensors that together have at most `most` elements, or are one."""
+    found, first, total = [], 0, 0
+    for number, size in enumerate(sizes):
+        if number > first and total + size > most:
+            found.append((first, number))
+            first, total = number, 0
+        total += size
+    return [*found, (first, len(sizes))] if sizes else []
