@@ -151,7 +151,7 @@ def parse_examples(place: str, content: bytes, task: TaskConfig, labelled: bool 
     labels = labels_of(table, task) if labelled else [0.0] * len(table.rows)
     rows = list(zip(table.lines, zip(*texts, strict=True), labels, strict=True))
     empty = {line: f"{place}, line {line}: an ending is empty" for line, row, _ in rows if not all(row[endings:])}
-    answers = texts_of(table, "answer") if "answer" in table.names else []
+    answers = texts_of(table, "answer") if "answer" in table.names and task.label != "answer" else []
     if answers and {*answers} <= {"accept", "reject", "ignore"}:  # as of Prodigy
         judged = zip(table.lines, answers, strict=True)
         empty |= {line: f"{place}, line {line}: its answer is {one}" for line, one in judged if one != "accept"}

@@ -5,6 +5,7 @@ import csv
 import re
 from collections import Counter
 from pathlib import PurePosixPath
+from typing import Any
 
 from pipeline.common.tables import read_table
 from pipeline.config import CorpusConfig
@@ -89,11 +90,12 @@ def is_marked(text: str) -> bool:
 
 def has_columns(lines: list[str], mark: str) -> bool:
     """Return whether a mark, without a space after it in the first, divides nearly all lines into as many fields."""
-    rows = list(csv.reader(lines, delimiter=mark, quoting=3 if mark == "\t" else 0))
-    width = len(rows[0])
-    if len(rows) < _LOOKED_AT or width < 2 or any(field.startswith(" ") for field in rows[0]):
+    quoting: Any = csv.QUOTE_NONE if mark == "\t" else csv.QUOTE_MINIMAL
+    rows = csv.reader(lines, delimiter=mark, quoting=quoting)
+    first = next(rows)
+    if len(lines) < _LOOKED_AT or len(first) < 2 or any(field.startswith(" ") for field in first):
         return False
-    return sum(len(row) == width for row in rows) > _NEARLY * len(rows)
+    return 1 + sum(len(row) == len(first) for row in rows) > _NEARLY * rows.line_num
 
 
 def numbers(head: str) -> str | None:
