@@ -204,6 +204,16 @@ def lost_node(pod: Any, now: datetime.datetime) -> str:
     )
 
 
+def describe_pods(job: Object, pods: Pods) -> str:
+    """Return how many pods of a Job run, and why one of `pods` does not."""
+    (good, wanted), failed = count_pods(job), job["status"].get("failed")
+    now = datetime.datetime.now(datetime.UTC)
+    reasons = [*(lost_node(pod, now) for pod in pods), *map(pending_reason, pods)]
+    waiting = next(filter(None, reasons), "")
+    again = f", {failed} failed and replaced" if failed else ""
+    return f"{good} of {wanted} pods run or have run{again}{waiting and f', {waiting}'}"
+
+
 def newest_warning(job: Object, pods: Pods, events: list[Any]) -> str:
     """Return the latest warning about a Job, its pods or its Workload of Kueue since its start."""
     names = {pod.metadata.name for pod in pods}

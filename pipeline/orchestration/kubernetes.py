@@ -196,14 +196,16 @@ class KubernetesExecutor(Executor):
     def _report(self, job: Object) -> None:
         """Print the status of a Job that has not ended."""
         about, kind = job["metadata"], job_status.resource(job)
-        name = about["name"]
+        name, (good, wanted) = about["name"], job_status.count_pods(job)
+        pods = self._pods_of(job) if good < wanted else []
         if job["spec"].get("suspend"):
             queue = about.get("labels", {}).get(QUEUE)
             again = f"""kubectl patch {kind} {name} --type=merge -p '{{"spec":{{"suspend":false}}}}'"""
             self.say(name, f"queued in {queue}" if queue else f"paused; to resume: {again}")
         else:
-            self.say(name, self._condition(job))
-        self._warn(job)
+            self.say(name, job_status.describe_pods(job, pods))
+        if good < wanted:
+            self._warn(job, pods)
         if about["annotations"][job_status.MADE_OF] not in [template.content for template in self.templates]:
             self._once(name, f"its template has changed; to restart with it: kubectl delete {kind} {name}")
 
@@ -225,21 +227,8 @@ class KubernetesExecutor(Executor):
     def _pods_of(self, job: Object) -> Pods:
         return self._pods(job_status.resource(job), job["metadata"]["name"])
 
-    def _condition(self, job: Object) -> str:
-        """Return the status of a Job: how many of its pods run, and why one does not."""
-        (good, wanted), failed, waiting = job_status.count_pods(job), job["status"].get("failed"), ""
-        if good < wanted:
-            now, pods = datetime.datetime.now(datetime.UTC), self._pods_of(job)
-            reasons = [*(job_status.lost_node(pod, now) for pod in pods), *map(job_status.pending_reason, pods)]
-            waiting = next(filter(None, reasons), "")
-        again = f", {failed} failed and replaced" if failed else ""
-        return f"{good} of {wanted} pods run or have run{again}{waiting and f', {waiting}'}"
-
-    def _warn(self, job: Object) -> None:
+    def _warn(self, job: Object, pods: Pods) -> None:
         """Print the newest warning about a Job that is queued or whose pods do not run, once."""
-        good, wanted = job_status.count_pods(job)
-        if good >= wanted:
-            return
         try:
             found = self._ask(
                 lambda: self.core.list_namespaced_event(
@@ -249,7 +238,7 @@ class KubernetesExecutor(Executor):
         except UserError as error:  # a Role without events: not a reason to end the run
             warning = f"its events cannot be read: {error}"
         else:
-            warning = job_status.newest_warning(job, self._pods_of(job), found.items)
+            warning = job_status.newest_warning(job, pods, found.items)
         if warning:
             self._once(job["metadata"]["name"], f"warning: {warning}")
 
