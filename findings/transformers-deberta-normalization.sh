@@ -4,16 +4,18 @@
 # Guess: from the spm.model of a DeBERTa-v2, v3 or mDeBERTa, or from a tokenizer.json that transformers 4 made of it,
 #   transformers 5 makes the tokens of transformers 4 and of SentencePiece.
 # Seen: the normalization that the model has in itself (nmt_nfkc as published ones, or nmt_nfkc_cf) is left out, and so
-#   is that of the tokenizer.json: full-width letters, ligatures and no-break spaces are [UNK], and with a model that folds
-#   case capitals are too. A fixed NFC takes its place, without a word. XLMRobertaTokenizer follows the same model.
+#   is that of the tokenizer.json: full-width letters, ligatures and no-break spaces are [UNK], and with a model that
+#   folds case capitals are too. A fixed NFC takes its place, without a word. XLMRobertaTokenizer follows the model.
 # What follows: models see texts otherwise than they were trained. Save DebertaV2TokenizerFast by transformers 4 and
 #   open its tokenizer.json by PreTrainedTokenizerFast, not by AutoTokenizer: so version 5 is right.
 set -euo pipefail
 place=$(mktemp -d)
 trap 'rm -rf "$place"' EXIT
+python3 -m venv "$place/venv"
+"$place/venv/bin/pip" install --quiet --disable-pip-version-check uv
 for version in 4.57.6 5.24.0; do
-    python3 -m venv "$place/$version"
-    "$place/$version/bin/pip" install --quiet --disable-pip-version-check \
+    "$place/venv/bin/uv" venv --quiet --python "$place/venv/bin/python" "$place/$version"
+    "$place/venv/bin/uv" pip install --quiet --python "$place/$version/bin/python" \
         "transformers==$version" sentencepiece==0.2.1 protobuf==6.33.6
 done
 cd "$place"

@@ -10,9 +10,11 @@
 set -euo pipefail
 place=$(mktemp -d)
 trap 'rm -rf "$place"' EXIT
+python3 -m venv "$place/venv"
+"$place/venv/bin/pip" install --quiet --disable-pip-version-check uv
 for version in 4.57.6 5.24.0; do
-    python3 -m venv "$place/$version"
-    "$place/$version/bin/pip" install --quiet --disable-pip-version-check \
+    "$place/venv/bin/uv" venv --quiet --python "$place/venv/bin/python" "$place/$version"
+    "$place/venv/bin/uv" pip install --quiet --python "$place/$version/bin/python" \
         "transformers==$version" sentencepiece==0.2.1 protobuf==6.33.6
 done
 cd "$place"
