@@ -1,4 +1,11 @@
-"""Where the shards of a training are: in local folders, or in a store and a local cache of limited size."""
+"""Where the shards of a training are: in local folders, or in a store and a local cache of limited size.
+
+Those of a store are fetched ahead, in the order in which the samples need them, by a thread
+of one rank of each node for all ranks of it. Each is in the folder under the name of its checksum, compared when it was
+fetched. Those that every rank of the node is done with make room for the next ones; of those, the ones that are needed
+again the latest go first. Batches are those of local files: rows and tokens of a
+shard are known from the manifest, and its data is mapped when it is needed.
+"""
 
 import contextlib
 import dataclasses
@@ -7,7 +14,8 @@ import json
 import shutil
 import socket
 import threading
-from collections.abc import Mapping
+import traceback
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
 
@@ -15,15 +23,56 @@ import numpy as np
 
 from model.config import DataConfig
 from model.loader.sample_order import Span
-from model.loader.shard_cache import DONE, FAILED, LOCK, LOOK, PROGRESS, CachedShard, Fetcher, ReadPlan
+from pipeline.common import parallel
 from pipeline.common.counter_rng import Ints
 from pipeline.console.formatting import byte_count
-from pipeline.errors import BY_FORCE, ConfigError, InputError, Restart, error_from_record, writable
+from pipeline.errors import (
+    BY_FORCE,
+    ConfigError,
+    InputError,
+    Restart,
+    StoreError,
+    UserError,
+    disk_failure,
+    error_from_record,
+    writable,
+)
 from pipeline.records import estimate
 from pipeline.records.manifest import require_manifest
-from pipeline.records.metrics import CorpusCounts
-from pipeline.shards import Shard, open_folder
+from pipeline.records.metrics import CorpusCounts, ShardCounts
+from pipeline.shards import Shard, ShardInfo, open_folder, open_shard
+from pipeline.storage.atomic import remove_leftovers, write_text
+from pipeline.storage.checksums import sha256
 from pipeline.storage.file_search import inside
+from pipeline.storage.stores import objects
+from pipeline.storage.strict_json import Json
+
+FAILED = ".failed.json"
+KEPT = ".kept-"  # before the name of a file of an earlier start, whose bytes are not compared yet
+LOOK = 0.05  # seconds between looks for a shard that is being fetched, or for room
+LOCK, PROGRESS = ".lock", ".progress"
+DONE = np.iinfo(np.int64).max  # progress of a rank that reads no more
+
+
+@dataclasses.dataclass(frozen=True)
+class ReadPlan:
+    """What a training reads, and as which of its ranks."""
+
+    run: str  # name of its folder in the cache
+    rank: int
+    spans: Callable[[int], Iterator[Span]]  # from a sample on, by the first sample, without end
+    start: int
+    stop: int
+    batch: int  # samples of the largest batch
+    gather: Callable[[Any], list[Any]]  # each rank's value, of JSON's types, on all ranks
+    beat: Callable[[], None]  # called while a shard is waited for
+
+    def until_stop(self, start: int) -> Iterator[Span]:
+        """Yield the spans of samples `start` to `stop - 1`."""
+        for span in self.spans(start):
+            if span.first >= self.stop:
+                return
+            yield span
 
 
 class ShardSource:
@@ -54,6 +103,179 @@ class ShardSource:
 
 
 LOCAL = ShardSource()
+
+
+class CachedShard(Shard):
+    """A shard in the store, whose data is there only between `open` and `close`."""
+
+    def __init__(self, path: Path, info: ShardInfo, address: str, file: Json, counts: ShardCounts):
+        """Take what its folder's manifest says of the file and of what is in it."""
+        self.path, self.info, self.address = path, info, address
+        self.size, self.sha256 = file["bytes"], file["sha256"]
+        self.rows, self.tokens = counts.rows, counts.tokens
+
+    @property
+    def name(self) -> str:
+        """Return its name in the local folder."""
+        return f"{self.sha256}.arrow"
+
+    def open(self, folder: Path) -> None:
+        """Map the file that was fetched into `folder`.
+
+        Raises:
+            InputError: it is not a shard, or not the one that the manifest describes.
+        """
+        there = open_shard(folder / self.name)
+        if (there.info, there.rows, there.tokens) != (self.info, self.rows, self.tokens):
+            raise InputError(f"is not as its manifest says; rerun prepare {BY_FORCE}", path=self.address)
+        self._batch = there._batch
+        self.offsets, self.values, self.a_len = there.offsets, there.values, there.a_len
+
+    def close(self) -> None:
+        """Unmap the file."""
+        for name in ("_batch", "offsets", "values", "a_len", "is_random_next"):
+            self.__dict__.pop(name, None)
+
+    def read_ahead(self) -> None:
+        """Do nothing: what was fetched ahead is in memory."""
+
+
+Sources = dict[str, CachedShard]  # by name
+
+
+class Fetcher:
+    """Fetches for all ranks of a node, as far ahead as there is room."""
+
+    def __init__(self, folder: Path, limit: int, sources: list[CachedShard], reading: ReadPlan, progress: Ints):
+        """Start.
+
+        Args:
+            folder: where the shards go.
+            limit: the most bytes in it; 0: no limit.
+            sources: the shards by number.
+            reading: what is read, which names shards by number.
+            progress: the sample that each rank reads now; last, what is set when fetching failed.
+        """
+        self._folder, self._limit, self._sources = folder, limit, sources
+        self._spans, self._start, self._progress = reading.until_stop, reading.start, progress
+        self._closing = threading.Event()
+        remove_leftovers(folder)
+        self._present = self._kept()
+        self._thread = threading.Thread(target=self._run, name="shards", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop after the requests that are under way."""
+        self._closing.set()
+        self._thread.join()
+
+    def _kept(self) -> Sources:
+        """Return what an earlier start has left, by name; it is used once its bytes are compared.
+
+        Until then it has another name, as ranks use what is there.
+        """
+        known = {source.name: source for source in self._sources}
+        found = {}
+        for path in self._folder.glob("*.arrow"):
+            name = path.name.removeprefix(KEPT)
+            if name in known and path.stat().st_size == known[name].size:
+                path.replace(self._folder / f"{KEPT}{name}")
+                found[name] = known[name]
+            else:
+                path.unlink()
+        return found
+
+    def _run(self) -> None:
+        try:
+            near: list[Span] = []  # spans that a rank may still read
+            for span in self._spans(self._start):
+                wanted = self._of(span)
+                near = self._wait_for_room([*near, span])
+                if self._closing.is_set():
+                    return
+                self._evict(near)
+                self._present |= wanted
+                self._fetch_all(wanted, near)
+        except Exception as error:
+            self._fail(error)
+
+    def _fetch_all(self, wanted: Sources, near: list[Span]) -> None:
+        """Fetch the shards of the last span of `near`.
+
+        A store that does not answer is a failure only when a rank reads the span before it: so much
+        is left to train on that the ranks have the time to save.
+        """
+        while not self._closing.is_set():
+            try:
+                parallel.each(self._fetch, wanted.values())
+                return
+            except Restart:
+                if len(near) == 1 or int(self._progress[:-1].max()) >= near[-2].first:
+                    raise
+
+    def _of(self, *spans: Span) -> Sources:
+        """Return the shards of some spans by name."""
+        numbers = [number for span in spans for number in span.shards.tolist()]
+        return {self._sources[number].name: self._sources[number] for number in numbers}
+
+    def _wait_for_room(self, near: list[Span]) -> list[Span]:
+        """Wait until the shards that are needed now fit; return the spans that need them."""
+        while True:
+            slowest = int(self._progress[:-1].min())
+            near = [span for span in near[:-1] if span.last > slowest] + near[-1:]
+            if not self._limit or _size(self._of(*near)) <= self._limit or self._closing.wait(LOOK):
+                return near
+
+    def _evict(self, near: list[Span]) -> None:
+        """Remove what is not needed until the shards of all of `near` fit."""
+        needed = self._of(*near)
+        spare = {name for name in self._present if name not in needed}
+        excess = _size(self._present | needed) - self._limit
+        if not self._limit or excess <= 0:
+            return
+        for name in self._latest_first(spare, near[-1].last):
+            for path in (self._folder / name, self._folder / f"{KEPT}{name}"):
+                path.unlink(missing_ok=True)
+            excess -= self._present.pop(name).size
+            if excess <= 0:
+                return
+
+    def _latest_first(self, names: set[str], sample: int) -> list[str]:
+        """Return shards in the opposite order of their next use, from a sample on."""
+        soon: dict[str, None] = {}
+        spans = self._spans(sample)
+        while len(soon) < len(names) and (span := next(spans, None)) is not None:
+            soon |= dict.fromkeys(name for name in self._of(span) if name in names)
+        return sorted(names - soon.keys()) + list(soon)[::-1]
+
+    def _fetch(self, source: CachedShard) -> None:
+        path, kept = self._folder / source.name, self._folder / f"{KEPT}{source.name}"
+        if self._closing.is_set() or path.exists():
+            return
+        if kept.exists():
+            if sha256(kept) == source.sha256:
+                kept.replace(path)
+                return
+            kept.unlink()
+        info = objects.client(source.address).head(source.address)
+        if info is None or info.size != source.size:
+            raise StoreError(f"not found as the manifest lists it; run prepare again {BY_FORCE}", path=source.address)
+        objects.fetch(source.address, info, path, source.sha256)
+
+    def _fail(self, error: Exception) -> None:
+        """Tell all ranks why no more shards come."""
+        if (what := disk_failure(error)) is not None and not isinstance(error, UserError | Restart):
+            place = self._folder.parent
+            error = InputError(f"{what.lower()}; free some space, or set data.cache_size", "data.cache", place)
+        bug = {"kind": "RuntimeError", "problem": traceback.format_exc()}
+        record = error.record() if isinstance(error, UserError | Restart) else bug
+        with contextlib.suppress(OSError):
+            write_text(self._folder / FAILED, json.dumps(record))
+        self._progress[-1] = 1
+
+
+def _size(sources: Sources) -> int:
+    return sum(source.size for source in sources.values())
 
 
 class CachedShards(ShardSource):

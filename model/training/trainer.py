@@ -17,7 +17,7 @@ from model.encoders.batch import Batch
 from model.loader.device_copy import CopiedBatch, Copier
 from model.loader.loader import GlobalBatch
 from model.loader.prefetch import prefetch
-from model.loader.shard_cache import ReadPlan
+from model.loader.sources import ReadPlan
 from model.resilience.nonfinite import Health
 from model.resilience.watchdog import LEAVING, Watchdog
 from model.tracking.metrics_file import swap_metrics_files

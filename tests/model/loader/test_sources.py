@@ -11,8 +11,7 @@ import pytest
 
 from model.config import DataConfig, ObjectiveConfig
 from model.loader.loader import Loader
-from model.loader.shard_cache import ReadPlan
-from model.loader.sources import CachedShards
+from model.loader.sources import CachedShards, ReadPlan
 from pipeline.errors import ConfigError, Restart, StoreError
 from pipeline.records.manifest import file_checksums
 from pipeline.shards import open_folder
