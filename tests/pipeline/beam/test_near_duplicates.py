@@ -13,8 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.beam.near_duplicates import ComparePairs, PairCandidates, SendSignatures
-from pipeline.beam.steps import Tokenize
+from pipeline.beam.steps import ComparePairs, PairCandidates, SendSignatures, Tokenize
 from pipeline.beam.task import BANDS, NEAR, PAIRS, SIGNATURES, WANTED
 from pipeline.config import FiltersConfig, RunnerConfig
 from pipeline.filtering import minhash
