@@ -18,12 +18,12 @@ from model.encoders.encoder import (
     Architecture,
     EncoderLayer,
     MaskedHead,
+    QueryKeyValue,
     Sequences,
     WordEmbeddings,
     activation,
     layer_norm,
 )
-from model.encoders.projections import QueryKeyValue
 
 SEGMENTS = 2
 

@@ -27,13 +27,13 @@ from model.encoders.encoder import (
     Architecture,
     EncoderLayer,
     MaskedHead,
+    QueryKeyValue,
     Sequences,
     Transform,
     WordEmbeddings,
     activation,
     layer_norm,
 )
-from model.encoders.projections import QueryKeyValue
 
 CUTOFF = 2.0  # truncation of initial weights, in standard deviations
 ENDS_A_BRANCH = ("mix.weight", "down.weight", "masked_head.dense.weight", "pooler.dense.weight")
