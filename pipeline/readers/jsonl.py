@@ -34,8 +34,9 @@ class Reader(row_fields.LineRows):
             except ValueError as error:
                 form = other_form(line.text) or formats.not_prose(line.text, "jsonl") if first else None
                 # In a file of another format, or with other fields, every line would be skipped.
-                later = row is not None and key not in line.text and any(key in each.text for each in head)
-                alone = not first or (form is None and (row is None or later))
+                lacks = row is not None and form is None and key not in line.text
+                later = lacks and any(key in each.text for each in head)
+                alone = not first or later or (row is None and form is None)
                 other = not alone and file_range.path.lower().endswith(".json")  # as what says of a data set what it is
                 fault = str(error).partition("; set ")[0] if later else f"{form or error}"
                 why = f"{fault}{_NO_TEXTS if other else ''}"

@@ -321,19 +321,8 @@ def parse(place: str, content: bytes, columns: list[int]) -> Parsed:
     widths = [len(fields) for _, fields in rows if fields]
     if not sentences or 2 * widths.count(width) < len(widths):
         raise InputError(f"has no sentences{'; ' + malformed[0] if malformed else ''}; {FORM}", path=place)
-    words = [word for sentence, _ in sentences for word in sentence]
-    if words[1:] and all(map(_ID.fullmatch, words[1:])):
-        cure = f"has numbers, not words; set task.columns=['{columns[0] + 1}'], and task.label if not -1"
-        raise InputError(f"column {columns[0]} {cure}", "task.columns", path=place)
-    if len(words) > len(sentences) > 1 and all(len({*own}) == 1 for own, _ in sentences):
-        cure = f"has one word for all of a sentence, {words[0]!r}; set task.columns=[COLUMN]"
-        raise InputError(f"column {columns[0]} {cure}", "task.columns", path=place)
-    if words[1:] and (code := _LANGUAGE.match(words[0])) and all(word.startswith(code[0]) for word in words):
-        cure = f"sed 's/^{code[0]}//' removes it"
-        raise InputError(f"all words begin with {code[0]!r}, as of WikiANN; {cure}", "task.columns", path=place)
-    if words[1:] and columns[0] == 0 and all(map(_TAG.fullmatch, words)):
-        cure = "set task.columns=['1'] task.label=0"
-        raise InputError(f"column 0 has tags, not words; {cure}", "task.columns", path=place)
+    if why := fault_of_words(columns[0], sentences):
+        raise InputError(f"column {columns[0]} {why}", "task.columns", path=place)
     if len(sentences) == 1 and len(sentences[0][0]) > LONGEST:
         raise InputError(f"is one sentence of {len(sentences[0][0]):,} words; {FORM}", path=place)
     number, first = next(row for row in rows if row[1])
@@ -342,6 +331,23 @@ def parse(place: str, content: bytes, columns: list[int]) -> Parsed:
     if names and sum(tags.count(first[read[-1]]) for _, tags in sentences) == len(columns) - 1:
         raise InputError("names the columns; remove this line", path=place, line=number)
     return sentences, malformed
+
+
+def fault_of_words(column: int, sentences: list[Sentence]) -> str | None:
+    """Return what is in a column in place of words, and what to type; None for words."""
+    words = [word for sentence, _ in sentences for word in sentence]
+    code = _LANGUAGE.match(words[0])
+    if len(words) < 2:
+        return None
+    if all(map(_ID.fullmatch, words[1:])):
+        return f"has numbers, not words; set task.columns=['{column + 1}'], and task.label if not -1"
+    if len(words) > len(sentences) > 1 and all(len({*own}) == 1 for own, _ in sentences):
+        return f"has one word for all of a sentence, {words[0]!r}; set task.columns=[COLUMN]"
+    if code and all(word.startswith(code[0]) for word in words):
+        return f"has {code[0]} before each word, as WikiANN; sed 's/^{code[0]}//' removes it"
+    if column == 0 and all(map(_TAG.fullmatch, words)):
+        return "has tags, not words; set task.columns=['1'] task.label=0"
+    return None
 
 
 def as_columns(place: str, lines: list[str], mark: str) -> str:
