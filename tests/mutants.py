@@ -21,7 +21,6 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
 from contextlib import suppress
 from functools import cache
 from importlib import import_module
@@ -60,29 +59,29 @@ class Mutant(NamedTuple):
     end: int
     new: str
 
-    def text(self) -> str:
+    def text(self):
         """Return the file with the change."""
         old = source(self.path)
         return (old[: self.start] + self.new.encode() + old[self.end :]).decode()
 
-    def diff(self) -> str:
+    def diff(self):
         """Return the change as people read it."""
         pair = [text.splitlines(keepends=True) for text in (source(self.path).decode(), self.text())]
         return "".join(difflib.unified_diff(*pair, self.path, self.path, n=2))
 
 
 @cache
-def source(path: str) -> bytes:
+def source(path):
     """Return a file as it was when this began; people go on to edit."""
     return (ROOT / path).read_bytes()
 
 
-def digest(*words: object) -> str:
+def digest(*words):
     """Return a name of these words."""
     return hashlib.sha256(repr(words).encode()).hexdigest()
 
 
-def parts(node: ast.AST) -> Iterator[ast.AST]:
+def parts(node):
     """Yield what is in a node and decides something: neither types nor what is said to people."""
     for name, value in ast.iter_fields(node):
         for child in value if isinstance(value, list) else [value]:
@@ -98,7 +97,7 @@ def parts(node: ast.AST) -> Iterator[ast.AST]:
                 yield child
 
 
-def replacements(node: ast.AST) -> Iterator[str]:
+def replacements(node):
     """Yield what a node could be by mistake."""
     sign = type(getattr(node, "op", None)).__name__
     other = getattr(ast, OTHER.get(sign, "Add"))()
@@ -133,7 +132,7 @@ def replacements(node: ast.AST) -> Iterator[str]:
             yield "pass"
 
 
-def mutants(path: str, text: bytes) -> Iterator[Mutant]:
+def mutants(path, text):
     """Yield all changes of a file."""
     starts, waiting = [0], [ast.parse(text)]
     for line in text.splitlines(keepends=True):
@@ -146,9 +145,9 @@ def mutants(path: str, text: bytes) -> Iterator[Mutant]:
             yield Mutant(path, node.lineno, node.end_lineno, start, end, new)
 
 
-def drawn(room: str, count: int, seed: int) -> list[Mutant]:
+def drawn(room, count, seed):
     """Return changes of a room, at most one of a line."""
-    best: dict[tuple[str, int], tuple[str, Mutant]] = {}
+    best = {}
     below = (ROOT / room).rglob("*.py") if "/" in room else (ROOT / room).glob("*.py")
     for name in sorted(path.relative_to(ROOT).as_posix() for path in below):
         for mutant in mutants(name, source(name)):
@@ -159,7 +158,7 @@ def drawn(room: str, count: int, seed: int) -> list[Mutant]:
 
 
 @cache
-def imports() -> dict[str, set[str]]:
+def imports():
     """Return the files that each file imports, also within functions."""
     files = [path.relative_to(ROOT) for top in ("pipeline", "model", "tests") for path in (ROOT / top).rglob("*.py")]
     modules = {".".join(path.with_suffix("").parts).removesuffix(".__init__"): str(path) for path in files}
@@ -167,7 +166,7 @@ def imports() -> dict[str, set[str]]:
     return {path: {modules[name] for name in found if name in modules} for path, found in names.items()}
 
 
-def tests_of(path: str) -> tuple[list[str], list[str]]:
+def tests_of(path):
     """Return the near tests of a module, its mirror first, and those further away, the nearest first."""
     folder, name = os.path.split(path)
     mirror = f"tests/{folder}/test_{Path(folder).name if name == '__init__.py' else name[:-3]}.py"
@@ -181,7 +180,7 @@ def tests_of(path: str) -> tuple[list[str], list[str]]:
     return near, [file for file in found if file not in near]
 
 
-def run(*words: str, **variables: str) -> str:
+def run(*words, **variables):
     """Run pytest in a fork of this process, which knows the libraries; return what failed, "" if nothing did."""
     log, child = KEPT / "log", os.fork()
     if not child:
@@ -206,7 +205,7 @@ def run(*words: str, **variables: str) -> str:
     return "" if code in (0, 5) else failed[1] if failed else f"exit {code}"  # 5: all tests are deselected
 
 
-def covering(test: str, mutant: Mutant) -> list[str]:
+def covering(test, mutant):
     """Return the tests of a file that run a line of a change; its import is run by all that use the module."""
     data = KEPT / "coverage" / digest(source(test), source(mutant.path))
     if not data.exists():
@@ -219,7 +218,7 @@ def covering(test: str, mutant: Mutant) -> list[str]:
     return sorted({context.split("|")[0] for context in here} - {""})
 
 
-def judged(mutant: Mutant, sound: set[str], far: bool) -> str:
+def judged(mutant, sound, far):
     """Return the test that notices a change, "" if none does; a test that fails without the change is left out."""
     near, others = tests_of(mutant.path)
     place, clock, skipped = COPY / mutant.path, int(time.time()), []
@@ -240,7 +239,7 @@ def judged(mutant: Mutant, sound: set[str], far: bool) -> str:
     return ""
 
 
-def judges(test: str, near: str) -> str:
+def judges(test, near):
     """Return a digest of the file of the test that noticed a change, or of the near tests if no test did.
 
     What is known of a change holds while this is the same: a test that is deleted or made weaker takes its kills along.
@@ -249,7 +248,7 @@ def judges(test: str, near: str) -> str:
     return digest(path.read_bytes()) if path.is_file() else near
 
 
-def main() -> None:
+def main():
     """Try what is drawn and not yet known; print a table and what survived."""
     count, seed = int(os.environ.get("MUTANTS", "400")), int(os.environ.get("SEED", "0"))
     shutil.rmtree(COPY, ignore_errors=True)

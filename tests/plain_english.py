@@ -10,7 +10,6 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -34,7 +33,7 @@ SENTENCE = re.compile(r"(?<=[.!?:;])\s+(?=[A-Z`*\[(])")
 AREAS = ("pipeline", "model", "conf", "docs", "k8s", "deploy", "docker", "benchmarks")
 
 
-def own_texts() -> Iterator[tuple[str, str]]:
+def own_texts():
     """Yield name and text of each file that is checked."""
     done = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True)
     for name in done.stdout.splitlines():
@@ -44,7 +43,7 @@ def own_texts() -> Iterator[tuple[str, str]]:
             yield name, path.read_text(encoding="utf-8")
 
 
-def long_sentences(text: str) -> Iterator[int]:
+def long_sentences(text):
     """Yield the line of each long sentence of a document; headings, tables and pictures have none."""
     text = LEFT_OUT.sub(lambda found: "\n" * found[0].count("\n"), text)
     for block in BLOCK.split(text):
@@ -54,9 +53,9 @@ def long_sentences(text: str) -> Iterator[int]:
                     yield text.count("\n", 0, text.index(sentence)) + 1
 
 
-def banned_words() -> dict[str, list[str]]:
+def banned_words():
     """Return the banned words and names of each folder of code or documents, with their places."""
-    found: dict[str, list[str]] = {}
+    found = {}
     for name, text in own_texts():
         for word in WORDS.finditer(text):
             line = text.count("\n", 0, word.start()) + 1
@@ -69,7 +68,7 @@ def banned_words() -> dict[str, list[str]]:
     return found
 
 
-def long_subjects() -> list[str]:
+def long_subjects():
     """Return the subjects of new commits that are too long; none outside a full clone."""
     done = subprocess.run(
         ["git", "log", "--no-merges", "--format=%s", f"{FIRST}..HEAD"],
@@ -81,7 +80,7 @@ def long_subjects() -> list[str]:
     return [subject for subject in done.stdout.splitlines() if len(subject) > SUBJECT]
 
 
-def main() -> int:
+def main():
     """Run the check; the exit code says whether it passed."""
     limits, now = json.loads(LIMITS.read_text()) if LIMITS.exists() else {}, banned_words()
     if "--lower" in sys.argv:

@@ -34,9 +34,9 @@ QUESTION = re.compile(r"\b(in_store|is_address|localised|local_place)\(|\.stored
 ASKED_IN = ("pipeline/stages/", "pipeline/storage/")
 
 
-def code_lines(text: str) -> int:
+def code_lines(text):
     """Return the lines with a token that is neither a comment nor a docstring."""
-    lines: set[int] = set()
+    lines = set()
     first = True  # of a statement: a string there is a docstring
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
         if token.type in SILENT or token.type == tokenize.ENDMARKER:
@@ -51,7 +51,7 @@ def code_lines(text: str) -> int:
     return len(lines)
 
 
-def imported(tree: ast.AST) -> set[str]:
+def imported(tree):
     """Return the names that a module imports, also within functions."""
     found = set()
     for node in ast.walk(tree):
@@ -62,7 +62,7 @@ def imported(tree: ast.AST) -> set[str]:
     return found
 
 
-def of_module(path: str, tree: ast.AST, text: str) -> Counter[str]:
+def of_module(path, tree, text):
     """Return the figures of one file, but those that depend on others."""
     parts = path.split("/")
     room = "/".join(parts[:2]) if len(parts) > 2 else parts[0]
@@ -79,7 +79,7 @@ def of_module(path: str, tree: ast.AST, text: str) -> Counter[str]:
     return found
 
 
-def variables(tree: ast.AST) -> set[str]:
+def variables(tree):
     """Return the own variables of the environment that a module names."""
     found = set()
     for node in ast.walk(tree):
@@ -91,7 +91,7 @@ def variables(tree: ast.AST) -> set[str]:
     return {str(name) for name in found if not FOREIGN.search(str(name))}
 
 
-def figures() -> dict[str, int]:
+def figures():
     """Return all figures of the tree."""
     paths = [path for top in ("pipeline", "model") for path in sorted((ROOT / top).rglob("*.py"))]
     names = {path: ".".join(path.relative_to(ROOT).with_suffix("").parts) for path in paths}
@@ -108,7 +108,7 @@ def figures() -> dict[str, int]:
     return dict(found)
 
 
-def main() -> int:
+def main():
     """Compare the figures with their limits; the exit code says whether they hold."""
     now, lines, worse = figures(), [], []
     known = LIMITS.read_text().splitlines() if LIMITS.exists() else []

@@ -13,9 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
 from pathlib import Path
-from typing import NoReturn
 
 from benchmarks.small import SMALL_RUN
 from pipeline import __version__
@@ -30,13 +28,13 @@ OWN = {key: value for key, value in os.environ.items() if key not in ("PYTHONPAT
 EMPTY = OWN | {"PATH": f"{VENV / 'bin'}{os.pathsep}{os.environ['PATH']}"}
 
 
-def refuse(problem: str) -> NoReturn:
+def refuse(problem):
     print(f"error: {problem}", file=sys.stderr)
     sys.exit(2)
 
 
 @contextlib.contextmanager
-def step(what: str) -> Iterator[None]:
+def step(what):
     """Show a step, and how long it took, as a line."""
     print(f"{what} …", end=" ", flush=True)
     began = time.monotonic()
@@ -46,23 +44,23 @@ def step(what: str) -> Iterator[None]:
         print(f"{time.monotonic() - began:.0f} s", flush=True)
 
 
-def run(*words: str, cwd: Path | str = ROOT, env: dict[str, str] = OWN) -> None:
+def run(*words, cwd=ROOT, env=OWN):
     """Run a command, whose output is added to the log."""
     with LOG.open("a") as log:
         print(f"$ {shlex.join(words)}", file=log, flush=True)
         subprocess.run(words, cwd=cwd, env=env, stdin=subprocess.DEVNULL, stdout=log, stderr=log, check=True)
 
 
-def python(*words: str, cwd: Path | str) -> None:
+def python(*words, cwd):
     """Run the Python of the empty environment."""
     run(str(VENV / "bin" / "python"), *words, cwd=cwd, env=EMPTY)
 
 
-def git(*words: str) -> str:
+def git(*words):
     return subprocess.run(["git", *words], cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True).stdout
 
 
-def commands() -> list[str]:
+def commands():
     """All modules that a user starts."""
     files = [path for part in ("pipeline", "model") for path in sorted((ROOT / part).glob("*.py"))]
     found = [path for path in files if '\nif __name__ == "__main__":' in path.read_text(encoding="utf-8")]
@@ -70,7 +68,7 @@ def commands() -> list[str]:
     return [name.removesuffix(".__main__") for name in names] + ["pipeline.beam.pool"]
 
 
-def check_commands(elsewhere: str) -> None:
+def check_commands(elsewhere):
     """Show the help of each command of what is installed, which is not this tree."""
     for name in ("pipeline", "model"):
         python("-c", f"import {name}; assert {name}.__file__.startswith({str(VENV)!r})", cwd=elsewhere)
@@ -78,7 +76,7 @@ def check_commands(elsewhere: str) -> None:
         python("-m", name, "--help", cwd=elsewhere)
 
 
-def build() -> tuple[str, str]:
+def build():
     """Build both files from the last commit, without what else lies in this tree; return their paths.
 
     A commit gives one wheel, to the byte; an sdist has the times at which its folders were made.
@@ -92,7 +90,7 @@ def build() -> tuple[str, str]:
     return str(wheel), str(sdist)
 
 
-def release(elsewhere: str) -> None:
+def release(elsewhere):
     """Build and check all."""
     shutil.rmtree(PLACE, ignore_errors=True)
     PLACE.mkdir(parents=True)
@@ -118,13 +116,13 @@ def release(elsewhere: str) -> None:
     shutil.rmtree(VENV)
 
 
-def changes() -> str:
+def changes():
     """The part of the changelog about this version; before it has its name, about what is unreleased."""
     parts = re.split(r"^(?=## )", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), flags=re.M)
     return next(part for name in (__version__, "Unreleased") for part in parts if part.startswith(f"## {name}"))
 
 
-def main() -> None:
+def main():
     if git("status", "--porcelain"):
         refuse("files differ from the last commit (git status): commit them first")
     if git("tag", "--list", TAG):

@@ -1,9 +1,7 @@
 """The code blocks of a page, as a reader sees them."""
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 FENCE = re.compile(r"^```(\w*)(?: title=\"([^\"]+)\")?\n(.*?)^```$", re.M | re.S)
 
@@ -17,13 +15,13 @@ class Block:
     text: str
 
 
-def blocks(page: Path) -> Iterator[Block]:
+def blocks(page):
     """The blocks of a page, in order."""
     for language, title, text in FENCE.findall(page.read_text(encoding="utf-8")):
         yield Block(language, title, text)
 
 
-def commands(page: Path) -> Iterator[str]:
+def commands(page):
     """The command lines in the `sh` blocks of a page, comments with them."""
     for block in blocks(page):
         if block.language == "sh":

@@ -16,11 +16,7 @@ import shutil
 import sys
 import tarfile
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
-
-import torch
 
 from model.huggingface import bert_format, logits
 from model.tracking.metrics_file import read_metrics
@@ -28,7 +24,6 @@ from model.training.checkpoint import Tensors
 from pipeline.cli import composing
 from pipeline.console.formatting import flatten
 from pipeline.orchestration import graph, run_plan
-from pipeline.orchestration.run_plan import StageRecord
 from pipeline.records import checkpoint_folder, run_file
 from pipeline.records.manifest import MANIFEST, Manifest
 from pipeline.records.metrics import Score
@@ -60,13 +55,13 @@ COMMANDS = {
 }
 
 
-def path_of(version: str) -> Path:
+def path_of(version):
     """The archive of a release, or one of earlier code in the development data folder."""
     own = HERE / f"{version}.tar.xz"
     return own if own.exists() else SHARED / own.name
 
 
-def write(version: str) -> None:
+def write(version):
     """Run the commands, and write the archive and the values that are read from it."""
     archive = HERE / f"{version}.tar.xz"
     assert not archive.exists(), f"{archive} is there; what was released is never written again"
@@ -87,13 +82,13 @@ def write(version: str) -> None:
     archive.with_name(f"{version}.json").write_text(text + "\n")
 
 
-def run(top: Path, command: str) -> None:
+def run(top, command):
     """Run a command as it is."""
     done = forked.run([sys.executable, *shlex.split(command)[1:]], cwd=top, env=os.environ | {"OMP_NUM_THREADS": "1"})
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def settle(work: Path) -> None:
+def settle(work):
     """Remove what is no result, and set all times in files to one moment."""
     shutil.rmtree(work / "logs")
     for path in [*work.glob(".*"), work / "rates.json"]:
@@ -112,16 +107,16 @@ def settle(work: Path) -> None:
         path.write_text(json.dumps(made, indent=1) + "\n")
 
 
-def one_moment(found: "re.Match[bytes]") -> bytes:
+def one_moment(found):
     """The same key with a constant value of its kind."""
     kinds = {b'"': DATE.encode(), b"{": b"{}"}
     return b'"%b": %b' % (found[1], kinds.get(found[2][:1], b"1.0"))
 
 
-def pack(top: Path, archive: Path) -> None:
+def pack(top, archive):
     """Write a tar file whose bytes are a function of the files' content."""
 
-    def plain(file: tarfile.TarInfo) -> tarfile.TarInfo:
+    def plain(file):
         file.mtime, file.mode = MOMENT, 0o755 if file.isdir() else 0o644
         file.uid = file.gid = 0
         file.uname = file.gname = ""
@@ -132,20 +127,19 @@ def pack(top: Path, archive: Path) -> None:
             file.add(path, path.name, filter=plain)  # sorted below, too
 
 
-def unpack(version: str, top: Path) -> dict[str, Any]:
+def unpack(version, top):
     """Unpack an archive into a folder; return its commands and values."""
     with tarfile.open(path_of(version)) as file:
         file.extractall(top, filter="data")  # times are part of fingerprints
-    found: dict[str, Any] = json.loads((HERE / f"{version}.json").read_text())
-    return found
+    return json.loads((HERE / f"{version}.json").read_text())
 
 
-def planned(command: str) -> list[StageRecord]:
+def planned(command):
     """The stages of a run's command line in this folder, as the present code composes them."""
     return graph.plan_graph(composed(*shlex.split(command)[3:]))
 
 
-def values(command: str) -> dict[str, Any]:
+def values(command):
     """What the present code reads from the result of a command line in this folder."""
     module, *words = shlex.split(command)[2:]
     if module != "pipeline.run":
@@ -156,10 +150,9 @@ def values(command: str) -> dict[str, Any]:
     return dict(flatten(json.loads(json.dumps(found, default=str))))
 
 
-def values_of(node: StageRecord) -> dict[str, Any]:
+def values_of(node):
     """What is read from the folder of a stage."""
     made = Manifest.read(node.out)
-    assert made is not None
     record = Path(node.config.out).parent / run_file.NAME
     # The oldest archive has no record of its run.
     config = run_file.config_of(f"{record}#{node.name}", type(node.config), []) if record.exists() else node.config
@@ -170,13 +163,13 @@ def values_of(node: StageRecord) -> dict[str, Any]:
     return found | read.get(node.kind, lambda folder: {})(Path(node.config.out))
 
 
-def vocabulary(folder: Path) -> dict[str, Any]:
+def vocabulary(folder):
     """The ids of a text."""
     wordpiece = WordPiece.load(folder)
     return {"sha256": wordpiece.sha256, "size": wordpiece.size, "ids": wordpiece.encode([TEXT])[0].tolist()}
 
 
-def shards(folder: Path) -> dict[str, Any]:
+def shards(folder):
     """Of each split: rows, tokens, and a row with its segments."""
     found = {}
     for split in SPLITS:
@@ -193,7 +186,7 @@ def shards(folder: Path) -> dict[str, Any]:
     return found
 
 
-def checksum(tensors: Iterator[tuple[str, torch.Tensor]]) -> str:
+def checksum(tensors):
     """Of names and values."""
     digest = hashlib.sha256()
     for name, tensor in tensors:
@@ -201,7 +194,7 @@ def checksum(tensors: Iterator[tuple[str, torch.Tensor]]) -> str:
     return digest.hexdigest()
 
 
-def training(folder: Path) -> dict[str, Any]:
+def training(folder):
     """The state, weights and moments of the last checkpoint, and the losses on the way."""
     path, state = checkpoint_folder.locate(folder)
     file = Tensors(path)
@@ -218,7 +211,7 @@ def training(folder: Path) -> dict[str, Any]:
     }
 
 
-def model(folder: Path) -> dict[str, Any]:
+def model(folder):
     """Some logits of random sequences, and how far those of transformers are from ours."""
     config, state, notes, _ = bert_format.load(folder)
     found = logits.ours(config, state, logits.random_batch(config, folder))
@@ -226,10 +219,9 @@ def model(folder: Path) -> dict[str, Any]:
     return {"logits": [kind.flatten()[:5].tolist() for kind in found], "notes": notes, "agrees": bool(far < 1e-6)}
 
 
-def score(folder: Path) -> dict[str, Any]:
+def score(folder):
     """The score and its baselines, from the manifest and from the file of results."""
     made = Manifest.read(folder)
-    assert made is not None
     of = Score.of(made)
     found = {"metric": of.metric, "score": of.score, "baseline": of.baseline, "majority": of.majority}
     rows = [line.split("\t") for line in (folder / "predictions.tsv").read_text().splitlines()[:3]]

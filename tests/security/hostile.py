@@ -2,8 +2,6 @@
 
 import os
 import time
-from collections.abc import Callable
-from typing import Any
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -11,14 +9,14 @@ from hypothesis import strategies as st
 SECONDS = float(os.environ.get("FUZZ_SECONDS", "0"))  # `make fuzz` sets it
 
 
-def hammer(check: Callable[..., None], *inputs: st.SearchStrategy[Any], examples: int = 120) -> None:
+def hammer(check, *inputs, examples=120):
     """Try `check` on drawn inputs: a fixed few in the tests, always new ones in `make fuzz`."""
     fixed = {"deadline": None, "database": None, "suppress_health_check": list(HealthCheck), "print_blob": True}
     chosen = settings(max_examples=2000 if SECONDS else examples, derandomize=not SECONDS, **fixed)
     for_seconds(lambda: chosen(given(*inputs)(check))())
 
 
-def for_seconds(once: Callable[[], None]) -> None:
+def for_seconds(once):
     """Call `once`, and in `make fuzz` again until the seconds are over."""
     began = time.monotonic()
     once()
@@ -27,7 +25,7 @@ def for_seconds(once: Callable[[], None]) -> None:
 
 
 @st.composite
-def damaged(draw: st.DrawFn, seeds: list[bytes], dictionary: list[bytes]) -> bytes:
+def damaged(draw, seeds, dictionary):
     """A whole file after up to six blows: bytes flipped, cut out, doubled, put in, overwritten."""
     data = bytearray(draw(st.sampled_from(seeds)))
     for _ in range(draw(st.integers(0, 6))):
@@ -53,7 +51,7 @@ def damaged(draw: st.DrawFn, seeds: list[bytes], dictionary: list[bytes]) -> byt
     return bytes(data)
 
 
-def soup(pieces: list[str], most: int = 60) -> st.SearchStrategy[str]:
+def soup(pieces, most=60):
     """Pieces of a format in any order, and any text between them."""
     piece = st.one_of(st.sampled_from(pieces), st.sampled_from(pieces), st.text(max_size=12))
     return st.lists(piece, max_size=most).map("".join)

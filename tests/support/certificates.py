@@ -2,7 +2,6 @@
 
 import datetime
 import ipaddress
-from pathlib import Path
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
@@ -10,7 +9,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 
-def certify(folder: Path, address: str) -> tuple[Path, Path]:
+def certify(folder, address):
     """Write a certificate for an address that is its own authority, and its key."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "loopback")])

@@ -24,7 +24,6 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -89,21 +88,21 @@ class Case:
     how: str
     point: Point
 
-    def __str__(self) -> str:
+    def __str__(self):
         return f"{self.stage}: {self.how} at {self.point.call} {self.point.number} of {self.point.path}"
 
 
 class Silent(SimpleHTTPRequestHandler):
     """Serves files, without a line for each request."""
 
-    def log_message(self, format: str, *values: object) -> None:
+    def log_message(self, format, *values):
         """Say nothing."""
 
 
 class World:
     """A folder in which all stages before one are done."""
 
-    def __init__(self, top: Path, stage: str):
+    def __init__(self, top, stage):
         self.top, self.stage, self.work = top, stage, top / "work"
         self.before, self.log = top / "before", top / "strace"
         text(top)
@@ -120,14 +119,14 @@ class World:
         self.points = [*self._points()]
         self.wanted = self.content()
 
-    def serve(self) -> str:
+    def serve(self):
         """Serve the text to this process's children; return its address."""
         handler = partial(Silent, directory=str(self.top))
         server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
         threading.Thread(target=server.serve_forever, daemon=True).start()
         return f"http://127.0.0.1:{server.server_port}/text.txt"
 
-    def run(self, words: str, expression: str | None = None, *options: str) -> tuple[int, str]:
+    def run(self, words, expression=None, *options):
         """Run a command, under strace with an expression; return its exit code and what it said.
 
         The code is that of the signal, negative, or 124 for a command that did not end; then what is
@@ -176,10 +175,10 @@ class World:
         said = "".join(file.read_text() for file in files if file.exists())
         return code, f"{said}\nprocesses were left" if left else said
 
-    def _points(self) -> Iterator[Point]:
-        counts: Counter[tuple[str, str]] = Counter()
-        sizes: dict[str, int] = {}
-        unflushed: dict[str, int] = {}
+    def _points(self):
+        counts = Counter()
+        sizes = {}
+        unflushed = {}
         for line in self.log.read_text(errors="replace").splitlines():
             found = LINE.match(line)
             if found is None:
@@ -217,7 +216,7 @@ class World:
                     known |= moved
         yield Point("end", "", 0, tuple(unflushed.items()))
 
-    def content(self) -> dict[str, bytes]:
+    def content(self):
         """Return the files below the run's folder but for times, with hidden ones but for locks."""
         found = {}
         for path in sorted(self.work.rglob("*")):
@@ -226,7 +225,7 @@ class World:
                 found[name] = lasting(name, path.read_bytes())
         return found
 
-    def judge(self, case: Case) -> str | None:
+    def judge(self, case):
         """Do a case; return what was wrong, or None; "" if the call was not made."""
         shutil.rmtree(self.work)
         subprocess.run(["cp", "-a", str(self.before), str(self.work)], check=True)
@@ -256,7 +255,7 @@ class World:
         return f"after exit code {code} and again, other files: {', '.join(sorted(differ)[:6])}" if differ else None
 
 
-def lasting(name: str, data: bytes) -> bytes:
+def lasting(name, data):
     """Return what of a file no time changes."""
     if name.endswith(("report.html", "rates.json", checkpoint_folder.SUMS)):
         return b""
@@ -268,7 +267,7 @@ def lasting(name: str, data: bytes) -> bytes:
     return TIMES.sub(b"", data)
 
 
-def alone(child: int, seconds: float) -> bool:
+def alone(child, seconds):
     """Wait until nothing of a process group is left."""
     until = time.monotonic() + seconds
     while time.monotonic() < until:
@@ -280,12 +279,12 @@ def alone(child: int, seconds: float) -> bool:
     return False
 
 
-def text(top: Path) -> None:
+def text(top):
     """Write a corpus and a task, the same each time."""
     words = [a + b for a in ("ba", "ko", "ri", "tu", "me", "sa") for b in ("n", "l", "r", "nd", "sk", "")]
     key = counter_rng.key(0, "crash points")
 
-    def sentence(number: int) -> str:
+    def sentence(number):
         drawn = counter_rng.uniform(key, range(8 * number, 8 * number + 8))
         return " ".join(words[int(one * len(words))] for one in drawn)
 
@@ -297,14 +296,14 @@ def text(top: Path) -> None:
         (top / "task" / f"{name}.tsv").write_text(f"text\tlabel\n{rows}")
 
 
-def may_happen(how: str, point: Point) -> bool:
+def may_happen(how, point):
     """Return whether a system may do this at a call."""
     if point.call == "end" or how == "power":
         return how == "power" and bool(point.unflushed)
     return how in ("kill", "EIO") or point.call not in (*NAMING, *(("mkdir", "fchmod") if how == "EINTR" else ()))
 
 
-def drawn(points: Iterable[Point], stage: str, most: int | None) -> list[Case]:
+def drawn(points, stage, most):
     """Return the cases of a stage: what names files first, then a sample drawn evenly."""
     every = [Case(stage, how, point) for point in points for how in HOW if may_happen(how, point)]
     key = counter_rng.key(0, stage)
@@ -313,7 +312,7 @@ def drawn(points: Iterable[Point], stage: str, most: int | None) -> list[Case]:
     return [every[n] for n in order[:most]]
 
 
-def crash(stage: str, most: int | None) -> list[tuple[Case, str | None]]:
+def crash(stage, most):
     """Do the cases of a stage; return each with what was wrong."""
     for name in forked.PRELOADED:
         import_module(name)
@@ -325,7 +324,7 @@ def crash(stage: str, most: int | None) -> list[tuple[Case, str | None]]:
         shutil.rmtree(top)
 
 
-def main() -> None:
+def main():
     """Print a table of cases, and what was wrong."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("stages", nargs="*", default=list(COMMANDS), metavar="STAGE")

@@ -8,6 +8,6 @@ QUICK = 25
 WORKERS = [1, pytest.param(2, marks=pytest.mark.slow)]  # processes of a preparation, each with its imports
 
 
-def examples(full: int, quick: int = QUICK) -> int:
+def examples(full, quick=QUICK):
     """Return the number of examples for the profile that is on."""
     return min(full, quick) if os.environ.get("HYPOTHESIS_PROFILE") == "quick" else full

@@ -17,10 +17,8 @@ import sys
 import tempfile
 import threading
 import traceback
-from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 WRITE = os.O_WRONLY | os.O_CREAT | os.O_APPEND  # ranks share their files
@@ -41,15 +39,7 @@ PRELOADED = (
 )
 
 
-def run(
-    command: Sequence[str],
-    cwd: Path | str | None = None,
-    env: Mapping[str, str] | None = None,
-    capture_output: bool = True,
-    text: bool = True,
-    check: bool = False,
-    ranks: int = 0,
-) -> subprocess.CompletedProcess[str]:
+def run(command, cwd=None, env=None, capture_output=True, text=True, check=False, ranks=0):
     """Run `[sys.executable, "-m", MODULE, ...]` or `[sys.executable, SCRIPT, ...]`; text output.
 
     `ranks` processes run it at the same time as the ranks of one training, as a launcher would
@@ -70,8 +60,6 @@ def run(
             "port": free_port() if ranks else 0,
         }
         server = _server()
-        assert server.stdin
-        assert server.stdout
         server.stdin.write(json.dumps(order) + "\n")
         server.stdin.flush()
         try:
@@ -87,19 +75,19 @@ def run(
     return done
 
 
-def module(*words: object, **more: Any) -> subprocess.CompletedProcess[str]:
+def module(*words, **more):
     """Run the words that follow `python -m` in a forked process, at the top of the repository."""
     return run([sys.executable, "-m", *map(str, words)], **{"cwd": ROOT} | more)
 
 
-def fresh(*words: object, **more: Any) -> subprocess.CompletedProcess[str]:
+def fresh(*words, **more):
     """Run the words that follow `python` in an interpreter of its own, likewise."""
     usual = {"cwd": ROOT, "capture_output": True, "text": True, "check": False}
     return subprocess.run([sys.executable, *map(str, words)], **usual | more)
 
 
 @functools.cache
-def _server() -> "subprocess.Popen[str]":
+def _server():
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "process_group": 0}
     env = os.environ | {"DEEPSPEED_LOG_LEVEL": "warning"}  # read when it is imported
     server = subprocess.Popen([sys.executable, __file__], cwd=ROOT, env=env, **pipes)
@@ -107,7 +95,7 @@ def _server() -> "subprocess.Popen[str]":
     return server
 
 
-def serve() -> None:
+def serve():
     """Fork a child for each line of orders; write its exit code as a line."""
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # imports print
@@ -136,7 +124,7 @@ def serve() -> None:
         print(exit_code(children), file=answers, flush=True)
 
 
-def exit_code(children: set[int]) -> int:
+def exit_code(children):
     """Return the highest of their codes; when one fails, the others have a minute, as launchers give."""
     highest = 0
     signal.signal(signal.SIGALRM, lambda *_: [os.kill(child, signal.SIGKILL) for child in children])
@@ -151,13 +139,13 @@ def exit_code(children: set[int]) -> int:
     return highest
 
 
-def rank_environments(ranks: int, port: int) -> list[dict[str, str]]:
+def rank_environments(ranks, port):
     """Return the variables that a launcher sets for each rank; without ranks, for one command."""
     world = {"WORLD_SIZE": str(ranks), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
     return [world | {"RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(ranks)] or [{}]
 
 
-def become(order: dict[str, Any]) -> None:
+def become(order):
     """Be the command in this process, to its end."""
     for descriptor, name in ((1, "out"), (2, "err")):
         os.dup2(os.open(Path(order["folder"], name), WRITE), descriptor)
@@ -175,14 +163,14 @@ def become(order: dict[str, Any]) -> None:
             print(end.code, file=sys.stderr)
     except BaseException:
         traceback.print_exc()
-    threading._shutdown()  # type: ignore[attr-defined]
+    threading._shutdown()
     atexit._run_exitfuncs()
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
     os._exit(code)
 
 
-def execute(words: list[str]) -> None:
+def execute(words):
     """Run the words that follow `python`."""
     if words[0] == "-m":
         sys.path[0] = os.getcwd()

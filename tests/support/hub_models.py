@@ -4,18 +4,17 @@ import base64
 import hashlib
 import json
 import re
-from typing import Any
 
 
 class Models:
     """Repositories of models by name: their branches, each with the bytes of files by path."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.repositories: dict[str, dict[str, dict[str, bytes]]] = {}
         self.objects: dict[str, bytes] = {}  # large files by sha256
         self.commits = 0
 
-    def answer(self, method: str, path: str, body: bytes, url: str) -> tuple[int, dict[str, Any] | list[Any]] | None:
+    def answer(self, method, path, body, url):
         """Answer a request with a status and JSON; None: it is not about models."""
         if path == "/api/repos/create":
             fields = json.loads(body)
@@ -38,9 +37,7 @@ class Models:
             return self._of(self.repositories[match[1]], match[2], match[3] or "main", body)
         return None
 
-    def _of(
-        self, branches: dict[str, dict[str, bytes]], what: str | None, branch: str, body: bytes
-    ) -> tuple[int, dict[str, Any] | list[Any]]:
+    def _of(self, branches, what, branch, body):
         if what == "branch":
             if branch in branches:
                 return 409, {}
@@ -60,7 +57,7 @@ class Models:
             return 200, {"success": True, "commitOid": "c" * 40, "commitUrl": f"commit/{branch}"}
         return 200, {"id": "me/model", "sha": "c" * 40, "siblings": []}
 
-    def _mode(self, path: str, files: dict[str, bytes]) -> dict[str, Any]:
+    def _mode(self, path, files):
         large = path.endswith(".safetensors")
         known = files.get(path)
         oid = None
@@ -69,16 +66,16 @@ class Models:
         mode = "lfs" if large else "regular"
         return {"path": path, "uploadMode": mode, "shouldIgnore": False, "oid": oid}
 
-    def _batch(self, wanted: list[dict[str, Any]], url: str) -> dict[str, Any]:
+    def _batch(self, wanted, url):
         objects = []
         for each in wanted:
-            one: dict[str, Any] = {"oid": each["oid"], "size": each["size"]}
+            one = {"oid": each["oid"], "size": each["size"]}
             if each["oid"] not in self.objects:
                 one["actions"] = {"upload": {"href": f"{url}/lfs/{each['oid']}"}}
             objects.append(one)
         return {"transfer": "basic", "objects": objects}
 
-    def _commit(self, files: dict[str, bytes], body: bytes) -> None:
+    def _commit(self, files, body):
         self.commits += 1
         for line in map(json.loads, body.decode().splitlines()):
             value = line["value"]
@@ -90,5 +87,5 @@ class Models:
                 del files[value["path"]]
 
 
-def _blob(data: bytes) -> str:
+def _blob(data):
     return hashlib.sha1(b"blob %d\0" % len(data) + data).hexdigest()

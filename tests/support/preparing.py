@@ -2,33 +2,30 @@
 
 import random
 import shlex
-from collections.abc import Iterable
-from pathlib import Path
-from typing import Any
 
 from pipeline.config import CorpusConfig, PrepareConfig, RunnerConfig
-from pipeline.records.manifest import Manifest, require_manifest
+from pipeline.records.manifest import require_manifest
 from pipeline.tokenization.wordpiece import SPECIAL, build
 from tests.support import forked
 
 
-def settings(reader: str, path: Path | str, vocab: Path | str, **more: Any) -> PrepareConfig:
+def settings(reader, path, vocab, **more):
     """Return the settings for files that a reader reads, with the vocabulary in a folder."""
     own = {key: more.pop(key) for key in ("language", "limit", "on_error", "options") if key in more}
-    usual: dict[str, Any] = {"runner": RunnerConfig(), "source": "s", "out": "out"}
+    usual = {"runner": RunnerConfig(), "source": "s", "out": "out"}
     if "corpus" not in more:
         usual["corpus"] = CorpusConfig(name="c", reader=reader, path=str(path), **own)
     return PrepareConfig(vocab=str(vocab), **(usual | more))
 
 
-def vocabulary(folder: Path, entries: Iterable[str]) -> Path:
+def vocabulary(folder, entries):
     """Write a vocabulary of these words in lower case; return its folder."""
     folder.mkdir(exist_ok=True)
     (folder / "tokenizer.json").write_text(build([*SPECIAL, *entries], lowercase=True))
     return folder
 
 
-def random_documents(folder: Path, seed: int, words: int, lines: int, size: int) -> list[str]:
+def random_documents(folder, seed, words, lines, size):
     """Write a vocabulary of letters; return documents of `size` of the lines, each of 12 of so many words."""
     draw, letters = random.Random(seed), "abcdefghijklmnopqrstuvwxyz"
     vocabulary(folder, [*letters, *(f"##{letter}" for letter in letters), "."])
@@ -37,7 +34,7 @@ def random_documents(folder: Path, seed: int, words: int, lines: int, size: int)
     return ["\n".join(drawn[start : start + size]) for start in range(0, lines, size)]
 
 
-def run(out: Path, words: str, *more: str) -> Manifest:
+def run(out, words, *more):
     """Run the command with these words in a process; return the manifest of what it has made."""
     done = forked.module("pipeline.prepare", f"out={out}", *shlex.split(words), *more)
     assert done.returncode == 0, done.stderr

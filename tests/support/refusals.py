@@ -1,15 +1,12 @@
 """What a mistake is answered with: the error's kind, and the fields that say where it is."""
 
-from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
 
 
 @contextmanager
-def refused(
-    kind: type[BaseException], match: str | None = None, **fields: object
-) -> Iterator[pytest.ExceptionInfo[BaseException]]:
+def refused(kind, match=None, **fields):
     """Expect the error of the block, with these fields."""
     with pytest.raises(kind, match=match) as raised:
         yield raised

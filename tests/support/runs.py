@@ -1,26 +1,23 @@
 """Runs, and their stages, as their command line gives them, without running anything."""
 
-from typing import Any
-
 from pipeline.cli import composing
 from pipeline.config import RunConfig
 from pipeline.orchestration import compose_run, graph
-from pipeline.orchestration.run_plan import StageRecord
 from pipeline.stages.registry import stage_of
 
 
-def configured(stage: str, *words: str) -> Any:
+def configured(stage, *words):
     """The configuration of a stage of a command line as typed."""
     return composing.compose_config(stage, stage_of(stage).schema, list(words), asked=False)
 
 
-def composed(*words: str) -> RunConfig:
+def composed(*words):
     """The configuration of a run, with its stages, of a command line as typed."""
     config = compose_run.parse_run_argv("run", RunConfig, list(words), asked=False)
     assert isinstance(config, RunConfig)
     return config
 
 
-def planned(*words: str) -> dict[str, StageRecord]:
+def planned(*words):
     """The stages of a run by name."""
     return {node.name: node for node in graph.plan_graph(composed(*words))}

@@ -2,16 +2,13 @@
 
 import json
 import struct
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
 from wandb.proto import wandb_internal_pb2
 
 FULL, LAST, BLOCK = 1, 4, 1 << 15
 
 
-def records(path: Path) -> Iterator[Any]:
+def records(path):
     """The records of a .wandb file: LevelDB's log format after seven bytes of its own."""
     data, at, parts = path.read_bytes(), 7, b""
     while at + 7 <= len(data):
@@ -29,7 +26,7 @@ def records(path: Path) -> Iterator[Any]:
             yield record
 
 
-def history(folder: Path) -> list[dict[str, Any]]:
+def history(folder):
     """The logged rows of all runs below a folder, oldest first."""
     paths = sorted(folder.glob("wandb/offline-run-*/*.wandb"), key=lambda path: path.stat().st_ctime)
     found = [record for path in paths for record in records(path)]
@@ -40,7 +37,7 @@ def history(folder: Path) -> list[dict[str, Any]]:
     ]
 
 
-def of(folder: Path, kind: str) -> list[Any]:
+def of(folder, kind):
     """Return all records of a kind."""
     paths = sorted(folder.glob("wandb/offline-run-*/*.wandb"))
     return [getattr(r, kind) for p in paths for r in records(p) if r.WhichOneof("record_type") == kind]

@@ -5,9 +5,6 @@ It has no hierarchical namespace, no limits of rate, and the account's name is p
 
 import contextlib
 import os
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -20,7 +17,7 @@ ACCOUNT = "devstoreaccount1"
 KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
 
 
-def need() -> None:
+def need():
     """Skip a test where the server or Azure's client is missing."""
     if PROGRAM not in os.environ:
         pytest.skip("Azurite is not here: see make test-store")
@@ -28,10 +25,10 @@ def need() -> None:
 
 
 @contextlib.contextmanager
-def server(folder: Path) -> Iterator[tuple[str, int]]:
+def server(folder):
     """Serve an empty store on 127.0.0.1, in memory."""
 
-    def words(port: int) -> list[str]:
+    def words(port):
         quiet = ["--inMemoryPersistence", "--silent", "--disableTelemetry", "--skipApiVersionCheck"]
         return [os.environ[PROGRAM], "--blobHost", "127.0.0.1", "--blobPort", str(port), *quiet]
 
@@ -39,13 +36,13 @@ def server(folder: Path) -> Iterator[tuple[str, int]]:
         yield place
 
 
-def connection(url: str) -> str:
+def connection(url):
     """Return the connection string of a server."""
     return f"DefaultEndpointsProtocol=http;AccountName={ACCOUNT};AccountKey={KEY};BlobEndpoint={url}/{ACCOUNT};"
 
 
 @contextlib.contextmanager
-def environment(url: str) -> Iterator[None]:
+def environment(url):
     """Point the environment to a server."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("AZURE_STORAGE_CONNECTION_STRING", connection(url))
@@ -55,13 +52,13 @@ def environment(url: str) -> Iterator[None]:
     objects.CLIENTS["abfs"].made.clear()
 
 
-def service(url: str) -> Any:
+def service(url):
     """Return a client of its own."""
     from azure.storage.blob import BlobServiceClient
 
     return BlobServiceClient.from_connection_string(connection(url))
 
 
-def make_bucket(url: str, name: str) -> None:
+def make_bucket(url, name):
     """Make a container."""
     service(url).create_container(name)

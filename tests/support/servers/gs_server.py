@@ -2,8 +2,6 @@
 
 import contextlib
 import os
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 import requests
@@ -14,7 +12,7 @@ from tests.support.servers.server_program import serving
 PROGRAM = "FAKE_GCS"  # environment: the program of fake-gcs-server
 
 
-def need() -> None:
+def need():
     """Skip a test where the server or Google's client is missing."""
     if PROGRAM not in os.environ:
         pytest.skip("fake-gcs-server is not here: see make test-store")
@@ -22,10 +20,10 @@ def need() -> None:
 
 
 @contextlib.contextmanager
-def server(folder: Path) -> Iterator[tuple[str, int]]:
+def server(folder):
     """Serve an empty store on 127.0.0.1, in memory."""
 
-    def words(port: int) -> list[str]:
+    def words(port):
         place = ["-host", "127.0.0.1", "-port", str(port), "-external-url", f"http://127.0.0.1:{port}"]
         return [os.environ[PROGRAM], "-scheme", "http", "-backend", "memory", *place]
 
@@ -34,7 +32,7 @@ def server(folder: Path) -> Iterator[tuple[str, int]]:
 
 
 @contextlib.contextmanager
-def environment(url: str) -> Iterator[None]:
+def environment(url):
     """Point the environment to a server."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("STORAGE_EMULATOR_HOST", url)
@@ -44,6 +42,6 @@ def environment(url: str) -> Iterator[None]:
     objects.CLIENTS["gs"].made.clear()
 
 
-def make_bucket(url: str, name: str) -> None:
+def make_bucket(url, name):
     """Make a bucket."""
     requests.post(f"{url}/storage/v1/b?project=p", json={"name": name}).raise_for_status()

@@ -11,9 +11,8 @@ import hashlib
 import json
 import re
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
 import pytest
@@ -30,7 +29,7 @@ class Hub:
 
     PAGE = 3  # entries of a page of a listing
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.commits: dict[str, dict[str, bytes]] = {}
         self.branches: dict[str, str] = {}
         self.models = Models()
@@ -40,14 +39,14 @@ class Hub:
         self.fault: Callable[[str, int], Fault] = lambda path, number: None
         self.url = ""
 
-    def commit(self, files: dict[str, bytes], branch: str = "main") -> str:
+    def commit(self, files, branch="main"):
         """Add a commit of these files to a branch; return its name."""
         digest = hashlib.sha1(repr((sorted(files.items()), len(self.commits))).encode())
         self.commits[digest.hexdigest()] = dict(files)
         self.branches[branch] = digest.hexdigest()
         return digest.hexdigest()
 
-    def paths(self, part: str) -> list[str]:
+    def paths(self, part):
         """Return the paths of the requests that have a part."""
         return [path for _, path, _ in self.requests if part in path]
 
@@ -57,14 +56,14 @@ _ERRORS = {"RepoNotFound": 404, "RevisionNotFound": 404, "EntryNotFound": 404, "
 
 
 @contextlib.contextmanager
-def server() -> Iterator[Hub]:
+def server():
     """Serve an empty hub."""
     hub = Hub()
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
-        def handle_any(self) -> None:
+        def handle_any(self):
             body = self.body()
             hub.requests.append((self.command, self.path, {k.lower(): v for k, v in self.headers.items()}))
             fault = hub.fault(self.path, len(hub.requests))
@@ -88,7 +87,7 @@ def server() -> Iterator[Hub]:
                 code = str(error.args[0])
                 self.answer(_ERRORS.get(code, 404), b"", {"X-Error-Code": code})
 
-        def body(self) -> bytes:
+        def body(self):
             if self.headers.get("Transfer-Encoding") != "chunked":
                 return self.rfile.read(int(self.headers.get("Content-Length") or 0))
             parts = []
@@ -98,7 +97,7 @@ def server() -> Iterator[Hub]:
             self.rfile.readline()
             return b"".join(parts)
 
-        def check_token(self) -> None:
+        def check_token(self):
             given = self.headers.get("Authorization")
             if given is not None and given != f"Bearer {hub.token}":
                 message = "Invalid credentials in Authorization header"
@@ -107,7 +106,7 @@ def server() -> Iterator[Hub]:
             if given is None and hub.token is not None and not hub.gated:
                 raise LookupError("RepoNotFound")
 
-        def api(self, path: str, url: Any, form: Any, query: Any) -> None:
+        def api(self, path, url, form, query):
             prefix = f"/api/datasets/{REPOSITORY}"
             if match := re.fullmatch(rf"/datasets/{REPOSITORY}/resolve/([^/]+)/(.+)", path):
                 if hub.gated and self.headers.get("Authorization") is None:
@@ -137,17 +136,17 @@ def server() -> Iterator[Hub]:
             else:
                 raise LookupError("RepoNotFound")
 
-        def sha(self, revision: str) -> str:
+        def sha(self, revision):
             sha = hub.branches.get(revision, revision)
             if sha not in hub.commits:
                 raise LookupError("RevisionNotFound")
             return sha
 
-        def files(self, revision: str) -> dict[str, bytes]:
+        def files(self, revision):
             return hub.commits[self.sha(revision)]
 
-        def entries(self, revision: str, folder: str, recursive: bool) -> list[dict[str, Any]]:
-            found: dict[str, dict[str, Any]] = {}
+        def entries(self, revision, folder, recursive):
+            found = {}
             top = f"{folder}/" if folder else ""
             for name, data in sorted(self.files(revision).items()):
                 if not name.startswith(top):
@@ -162,7 +161,7 @@ def server() -> Iterator[Hub]:
                 raise LookupError("EntryNotFound")
             return [e for p, e in found.items() if recursive or "/" not in p.removeprefix(top)]
 
-        def content(self, place: str, fault: Fault) -> None:
+        def content(self, place, fault):
             sha, _, name = place.partition("/")
             data = hub.commits[sha][name]
             span = re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers.get("Range") or "")
@@ -173,10 +172,10 @@ def server() -> Iterator[Hub]:
             note = f"bytes {span[1]}-{int(span[1]) + len(part) - 1}/{len(data)}"
             self.answer(206, part, {"Content-Range": note}, cut=fault == "cut")
 
-        def json(self, value: Any, headers: dict[str, str] | None = None) -> None:
+        def json(self, value, headers=None):
             self.answer(200, json.dumps(value).encode(), headers or {})
 
-        def answer(self, status: int, data: bytes, headers: dict[str, str], cut: bool = False) -> None:
+        def answer(self, status, data, headers, cut=False):
             self.send_response(status)
             for name, value in ({"Content-Length": str(len(data))} | headers).items():
                 self.send_header(name, value)
@@ -184,13 +183,13 @@ def server() -> Iterator[Hub]:
             self.wfile.write(data[: len(data) // 2] if cut else data)
             self.close_connection = self.close_connection or cut
 
-        def handle_one(self) -> None:
+        def handle_one(self):
             with contextlib.suppress(_Answered):
                 self.handle_any()
 
         do_GET = do_HEAD = do_POST = do_PUT = handle_one
 
-        def log_message(self, *_: Any) -> None:
+        def log_message(self, *_):
             """Stay silent."""
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as listening:
@@ -205,7 +204,7 @@ class _Answered(Exception):
 
 
 @contextlib.contextmanager
-def environment(hub: Hub, home: str) -> Iterator[pytest.MonkeyPatch]:
+def environment(hub, home):
     """Point the environment to a server, without the token and files of this machine."""
     from huggingface_hub import HfFileSystem
 

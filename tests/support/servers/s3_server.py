@@ -2,8 +2,6 @@
 
 import contextlib
 import os
-from collections.abc import Iterator
-from pathlib import Path
 
 import boto3
 import pytest
@@ -17,7 +15,7 @@ KEYS |= {"AWS_REGION": "us-east-1", "AWS_DEFAULT_REGION": "us-east-1", "AWS_EC2_
 
 
 @contextlib.contextmanager
-def server(folder: Path) -> Iterator[tuple[str, int]]:
+def server(folder):
     """Serve an empty store on 127.0.0.1; a program that stores files does so in `folder`."""
     if GATEWAY not in os.environ:
         from moto.server import ThreadedMotoServer
@@ -30,7 +28,7 @@ def server(folder: Path) -> Iterator[tuple[str, int]]:
     for name in ("data", "sidecar"):
         (folder / name).mkdir(parents=True)
 
-    def words(port: int) -> list[str]:
+    def words(port):
         keys = ["--access", KEYS["AWS_ACCESS_KEY_ID"], "--secret", KEYS["AWS_SECRET_ACCESS_KEY"]]
         place = ["--port", f"127.0.0.1:{port}", "posix", "--sidecar", str(folder / "sidecar"), str(folder / "data")]
         return [os.environ[GATEWAY], *keys, *place]
@@ -40,7 +38,7 @@ def server(folder: Path) -> Iterator[tuple[str, int]]:
 
 
 @contextlib.contextmanager
-def environment(url: str) -> Iterator[None]:
+def environment(url):
     """Point the environment to a server."""
     with pytest.MonkeyPatch.context() as patch:
         for key, value in (KEYS | {"AWS_ENDPOINT_URL": url}).items():
@@ -50,7 +48,7 @@ def environment(url: str) -> Iterator[None]:
     objects.CLIENTS["s3"].made.clear()
 
 
-def make_bucket(url: str, name: str) -> None:
+def make_bucket(url, name):
     """Make a bucket."""
     keys = {name: KEYS[name.upper()] for name in ("aws_access_key_id", "aws_secret_access_key")}
     boto3.client("s3", endpoint_url=url, region_name="us-east-1", **keys).create_bucket(Bucket=name)

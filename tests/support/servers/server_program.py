@@ -2,15 +2,13 @@
 
 import contextlib
 import subprocess
-from collections.abc import Callable, Iterator
-from pathlib import Path
 
 from pipeline.common.ports import free_port
 from tests.support.waiting import listens, wait_for
 
 
 @contextlib.contextmanager
-def serving(words_for: Callable[[int], list[str]], folder: Path | None = None) -> Iterator[tuple[str, int]]:
+def serving(words_for, folder=None):
     """Run the program of a free port in `folder`, until it accepts connections on 127.0.0.1."""
     port = free_port()
     process = subprocess.Popen(words_for(port), cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

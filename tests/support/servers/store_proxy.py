@@ -4,9 +4,8 @@ import contextlib
 import http.client
 import re
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
 
 # What happens to a request: None passes it on; a number answers with that status; "cut" closes the
 # connection in the middle of the body; "damage" changes bytes on both ways; a function is called
@@ -18,19 +17,19 @@ RIGHT, WRONG = b"the right bytes", b"the wrong bytes"  # what "damage" changes i
 class Proxy:
     """Faults to inject, and the requests that came, as (method, path with the object's name)."""
 
-    def __init__(self, host: str, port: int):
+    def __init__(self, host, port):
         self.host, self.port = host, port
         self.requests: list[tuple[str, str]] = []
         self.fault: Callable[[str, str, int], Fault] = lambda method, path, number: None
         self.dropped: set[str] = set()  # headers that are not passed on, in small letters
         self.url = ""
 
-    def count(self, method: str) -> int:
+    def count(self, method):
         return sum(name == method for name, _ in self.requests)
 
 
 @contextlib.contextmanager
-def proxy(host: str, port: int) -> Iterator[Proxy]:
+def proxy(host, port):
     """Serve a proxy before the server at an address."""
     state = Proxy(host, port)
 
@@ -38,7 +37,7 @@ def proxy(host: str, port: int) -> Iterator[Proxy]:
         protocol_version = "HTTP/1.1"
         wbufsize = -1  # head and body in one packet: the second would wait for an answer
 
-        def handle_any(self) -> None:
+        def handle_any(self):
             self.wfile.flush()  # "100 Continue"
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
             # An upload to Google's storage names its object in the body.
@@ -78,7 +77,7 @@ def proxy(host: str, port: int) -> Iterator[Proxy]:
 
         do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = handle_any
 
-        def log_message(self, *_: Any) -> None:
+        def log_message(self, *_):
             """Stay silent."""
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
