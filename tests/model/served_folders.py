@@ -2,16 +2,12 @@
 
 import json
 import struct
-from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from string import ascii_lowercase
-from typing import Any
 
 import torch
 from tokenizers import AddedToken, ByteLevelBPETokenizer, Tokenizer, decoders, models, pre_tokenizers, processors
 
-from model.config import ModelConfig
 from model.encoders.architectures import build_model
 from model.finetuning import saved_model
 from model.finetuning.heads import BertWithHead, HeadConfig
@@ -23,7 +19,7 @@ from tests.model import tiny_bert, tiny_modernbert
 SPECIAL = ["<s>", "<pad>", "</s>", "<unk>"]
 
 
-def make_bpe(folder: Path) -> Path:
+def make_bpe(folder):
     """Write the tokenizer of a RoBERTa: byte-level BPE, as vocab.json and merges.txt too."""
     made = ByteLevelBPETokenizer()
     made.train_from_iterator(["the uber the cat"], 300, special_tokens=SPECIAL)
@@ -34,14 +30,14 @@ def make_bpe(folder: Path) -> Path:
     return folder
 
 
-def make_own(folder: Path) -> Path:
+def make_own(folder):
     """Write the tokenizer of a BERT of ours, as `pipeline.vocab` does."""
     folder.mkdir(parents=True)
     (folder / "tokenizer.json").write_text(wordpiece.build(tiny_bert.WORDS, new=True))
     return folder
 
 
-def make_unigram(folder: Path) -> Path:
+def make_unigram(folder):
     """Write the tokenizer of an XLM-R: Unigram with Metaspace, as a model of SentencePiece too."""
     pieces = [*SPECIAL, "▁", *(f"▁{one}" for one in ("the", "uber", *ascii_lowercase)), *ascii_lowercase, "über"]
     made = Tokenizer(models.Unigram([(piece, -float(number)) for number, piece in enumerate(pieces)], unk_id=3))
@@ -57,12 +53,12 @@ def make_unigram(folder: Path) -> Path:
     return folder
 
 
-def field(number: int, content: bytes) -> bytes:
+def field(number, content):
     """Return a field of a protobuf message of at most 127 bytes."""
     return bytes([8 * number + 2, len(content)]) + content
 
 
-def framed(made: Any, folder: Path) -> Path:
+def framed(made, folder):
     made.post_processor = processors.TemplateProcessing(
         single="<s> $A </s>", pair="<s> $A </s> </s> $B </s>", special_tokens=[("<s>", 0), ("</s>", 2)]
     )
@@ -77,12 +73,12 @@ SIZES |= {name: replace(tiny_bert.CONFIG, architecture=name) for name in VOCABUL
 VOCABULARIES["own bert"] = make_own
 
 
-def pretrained(folder: Path, size: ModelConfig, vocab: Path) -> None:
+def pretrained(folder, size, vocab):
     torch.manual_seed(0)
     bert_format.save(folder, size, build_model(size).state_dict(), vocab)
 
 
-def of_sentences(folder: Path, size: ModelConfig, vocab: Path) -> None:
+def of_sentences(folder, size, vocab):
     pretrained(folder, size, vocab)
     modules = {"": "Transformer", "1_Pooling": "Pooling", "2_Normalize": "Normalize"}
     listed = [
@@ -96,8 +92,8 @@ def of_sentences(folder: Path, size: ModelConfig, vocab: Path) -> None:
     )
 
 
-def tuned(kind: str, outputs: int = 2, **head: Any) -> Callable[[Path, ModelConfig, Path], None]:
-    def save(folder: Path, size: ModelConfig, vocab: Path) -> None:
+def tuned(kind, outputs=2, **head):
+    def save(folder, size, vocab):
         torch.manual_seed(0)
         model = BertWithHead(size, HeadConfig(kind, outputs, **head))
         labels = ["no", "yes"] if kind != "answer" and outputs == 2 else []
@@ -106,7 +102,7 @@ def tuned(kind: str, outputs: int = 2, **head: Any) -> Callable[[Path, ModelConf
     return save
 
 
-def made(tmp_path: Path, architecture: str, make: Callable[[Path, ModelConfig, Path], None]) -> Path:
+def made(tmp_path, architecture, make):
     vocab = VOCABULARIES.get(architecture, tiny_bert.make_vocabulary)(tmp_path / "vocab")
     make(tmp_path / "model", replace(SIZES[architecture], vocab_size=WordPiece.load(vocab).size), vocab)
     return tmp_path / "model"

@@ -1,8 +1,5 @@
 """Sizes of models that tests make in no time."""
 
-from pathlib import Path
-from typing import Any
-
 import torch
 
 from model.config import ModelConfig
@@ -10,13 +7,13 @@ from model.encoders.architectures import build_model
 from model.huggingface import bert_format
 
 
-def small(vocab_size: int, **changes: Any) -> ModelConfig:
+def small(vocab_size, **changes):
     """Return two layers of sixteen, with what a test changes."""
     sizes = {"layers": 2, "hidden": 16, "heads": 2, "feed_forward": 32, "positions": 40}
     return ModelConfig(**{"name": "small", "vocab_size": vocab_size, **sizes, **changes})
 
 
-def write_model(folder: Path, config: ModelConfig, vocab: Path, **more: Any) -> Path:
+def write_model(folder, config, vocab, **more):
     """Write a model with random weights, always the same, as `convert` leaves it; return its folder."""
     torch.manual_seed(0)
     bert_format.save(folder, config, build_model(config).state_dict(), vocab, **more)

@@ -1,14 +1,11 @@
 """A BERT of a few thousand parameters and its vocabulary, in our form and in transformers'."""
 
-from pathlib import Path
 from string import ascii_lowercase
-from typing import Any
 
 import torch
 from tokenizers import BertWordPieceTokenizer
-from transformers import BertConfig, BertForPreTraining, PreTrainedModel
+from transformers import BertConfig, BertForPreTraining
 
-from model.config import ModelConfig
 from model.encoders.architectures import build_model
 from model.encoders.batch import Batch
 from model.huggingface.names import NAMES
@@ -19,7 +16,7 @@ WORDS = [*SPECIAL, *ascii_lowercase, *(f"##{c}" for c in ascii_lowercase), "the"
 CONFIG = small(len(WORDS), positions=64, initializer_range=0.1)
 
 
-def make_vocabulary(folder: Path, lowercase: bool = True) -> Path:
+def make_vocabulary(folder, lowercase=True):
     """Write a vocabulary of both kinds of file; the folder."""
     folder.mkdir(parents=True)
     (folder / "vocab.txt").write_text("\n".join(WORDS) + "\n", encoding="utf-8")
@@ -28,13 +25,13 @@ def make_vocabulary(folder: Path, lowercase: bool = True) -> Path:
     return folder
 
 
-def our_state() -> dict[str, torch.Tensor]:
+def our_state():
     """Random weights, always the same."""
     torch.manual_seed(0)
     return build_model(CONFIG).state_dict()
 
 
-def write_theirs(folder: Path) -> BertForPreTraining:
+def write_theirs(folder):
     """Write a folder as transformers itself does; its model."""
     torch.manual_seed(1)
     sizes = {name: getattr(CONFIG, ours) for ours, name in NAMES["bert"].sizes.items()}
@@ -43,7 +40,7 @@ def write_theirs(folder: Path) -> BertForPreTraining:
     return model
 
 
-def our_logits(config: ModelConfig, state: dict[str, torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor | None]:
+def our_logits(config, state):
     """Of one sequence of tokens 5 .. 34, at every position."""
     model = build_model(config).eval()
     model.load_state_dict(state)
@@ -53,13 +50,13 @@ def our_logits(config: ModelConfig, state: dict[str, torch.Tensor]) -> tuple[tor
         return model(batch)
 
 
-def their_logits(model: PreTrainedModel) -> Any:
+def their_logits(model):
     """What a model of transformers' answers to the same sequence."""
     with torch.no_grad():
         return model.eval()(torch.arange(30)[None] + 5)
 
 
-def forms(model: BertForPreTraining) -> dict[str, dict[str, torch.Tensor]]:
+def forms(model):
     """State dicts as they are found in the wild."""
     full = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     old = {

@@ -3,7 +3,6 @@
 import torch
 from transformers import ModernBertConfig, ModernBertForMaskedLM
 
-from model.config import ModelConfig
 from model.encoders.architectures import build_model
 from model.huggingface.names import NAMES
 from tests.model.sizes import small
@@ -14,13 +13,13 @@ ANGLES = {"rotary_local": 100.0, "rotary_global": 900.0, "initializer_range": 0.
 CONFIG = small(len(WORDS), architecture="modernbert", dropout=0.0, attention_dropout=0.0, **SIZES, **ANGLES)
 
 
-def our_state(config: ModelConfig = CONFIG) -> dict[str, torch.Tensor]:
+def our_state(config=CONFIG):
     """Random weights, always the same."""
     torch.manual_seed(0)
     return build_model(config).state_dict()
 
 
-def their_model() -> ModernBertForMaskedLM:
+def their_model():
     """Made and drawn by transformers alone."""
     torch.manual_seed(1)
     said = {theirs: getattr(CONFIG, ours) for ours, theirs in NAMES["modernbert"].sizes.items()}

@@ -2,10 +2,8 @@
 
 import tracemalloc
 from types import SimpleNamespace
-from typing import cast
 
 from pipeline import run
-from pipeline.orchestration.run_plan import StageRecord
 from pipeline.vocab import TextSample
 from tests.support import finished
 
@@ -33,7 +31,7 @@ def converted(out, figures):
     """A stage `convert` that is done."""
     out.mkdir()
     finished.manifest("convert", figures=figures).write(out)
-    return cast(StageRecord, SimpleNamespace(kind="convert", out=out))
+    return SimpleNamespace(kind="convert", out=out)
 
 
 def test_checkpoints_that_are_converted_too_do_not_hide_the_models_samples(tmp_path, capsys):

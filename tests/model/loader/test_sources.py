@@ -3,7 +3,6 @@
 import threading
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from typing import Any
 from urllib.parse import unquote
 
 import numpy as np
@@ -205,7 +204,7 @@ def test_a_rank_that_is_ahead_opens_no_file_of_an_earlier_start(place):
 
 def test_ranks_of_a_node_fetch_each_shard_once(place, store, smallest):
     stop, world = 2 * sum(ROWS), 3
-    meeting, values = threading.Barrier(world), list[Any]([None] * world)
+    meeting, values = threading.Barrier(world), [None] * world
     found = [[] for _ in range(world)]
 
     def work(rank):

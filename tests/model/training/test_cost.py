@@ -41,7 +41,7 @@ def kept_bytes(given, tokens):
         pairs = torch.empty(tokens // LENGTH, dtype=torch.long)
         batch = Batch(each, each, each, bounds, LENGTH, masked, masked, pairs)
     own = {parameter.untyped_storage()._cdata for parameter in model.parameters()}
-    kept: dict[int, torch.Tensor] = {}
+    kept = {}
 
     def keep(tensor):
         kept[tensor.untyped_storage()._cdata] = tensor
@@ -78,7 +78,7 @@ def test_parameters_are_counted(size):
 def test_operations_are_those_that_pytorch_counts(architecture, lengths, share):
     """The published count has no pooler, and all rows of the last layer, of which ours computes those that are read."""
     sizes = {"layers": 2, "hidden": 32, "heads": 2, "feed_forward": 96, "vocab_size": 211, "positions": 128}
-    given = ModelConfig(name="x", architecture=architecture, local_window=256, dropout=0.0, **sizes)  # type: ignore[arg-type]
+    given = ModelConfig(name="x", architecture=architecture, local_window=256, dropout=0.0, **sizes)
     given = dataclasses.replace(given, attention="each", attention_dropout=0.0)
     model, tokens = build_model(given), sum(lengths)
     each = torch.cat([torch.arange(length) for length in lengths])

@@ -13,13 +13,13 @@ CPU = World(0, 2, torch.device("cpu"))
 
 
 def settings(stage, optimizer="lamb", precision="fp32", **deepspeed):
-    zero = {"stage": stage} | deepspeed.pop("zero", {})  # type: ignore[operator]
+    zero = {"stage": stage} | deepspeed.pop("zero", {})
     return deepspeed_config(
         TrainConfig(
             out="out",
             optimizer=OptimizerConfig(name=optimizer),
             precision=precision,
-            compute=deepspeed.pop("compute", ComputeConfig()),  # type: ignore[arg-type]
+            compute=deepspeed.pop("compute", ComputeConfig()),
             deepspeed={"zero_optimization": zero, **deepspeed},
         ),
         CPU,

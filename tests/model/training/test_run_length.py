@@ -3,7 +3,6 @@
 import json
 import shutil
 from statistics import median
-from typing import Any
 
 import pytest
 
@@ -158,7 +157,7 @@ def test_limits_that_allow_no_step_are_refused(work, tmp_path):
 
 
 def limited(folder, **limits):
-    settings: dict[str, Any] = {"steps": None} | limits
+    settings = {"steps": None} | limits
     return TrainConfig(out="out", data=DataConfig(dir=str(folder), vocab="v"), batch_size=16, **settings)
 
 

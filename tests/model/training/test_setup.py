@@ -21,7 +21,6 @@ from model.distributed.world import World
 from model.encoders.architectures import build_model
 from model.huggingface import bert_format
 from model.training import checkpoint, setup
-from pipeline.records import checkpoint_folder
 from pipeline.storage.uploads import BackgroundUpload
 from tests.support import forked
 
@@ -50,9 +49,6 @@ def test_a_plan_needs_no_other_rank(work, tmp_path):
     assert made.model.vocab_size == made.wordpiece.size
     assert (made.beginning.updates, made.beginning.data) == (0, made.shards[0].checksum())
     assert made.folder == tmp_path / "checkpoints" / ("f" * 12)
-
-
-Restored = tuple[dict[str, torch.Tensor], checkpoint_folder.State, bool]
 
 
 @pytest.fixture

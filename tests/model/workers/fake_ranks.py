@@ -7,14 +7,12 @@ sends is what it gets.
 import functools
 import json
 import os
-from typing import Any
 
 os.environ |= {"DEEPSPEED_LOG_LEVEL": "warning", "DS_ACCELERATOR": "cpu"}
 
 import deepspeed
 import torch
 import torch.distributed as dist
-from torch import Tensor
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
 from benchmarks.model.child_process import in_child
@@ -34,7 +32,7 @@ CASES = [(1, 5), (1, 63), (2, 63), (3, 0)]
 SIZE = ModelConfig(name="x", layers=3, hidden=96, heads=2, feed_forward=384, positions=64, vocab_size=VOCAB)
 
 
-def looked_at(stage: int, rank: int) -> dict[str, Any]:
+def looked_at(stage, rank):
     """Return what a rank has before the step of its last micro-batch, and after it."""
     os.environ |= {"RANK": str(rank), "LOCAL_RANK": "0", "WORLD_SIZE": str(WORLD)}
     dist.init_process_group("fake", store=FakeStore(), rank=rank, world_size=WORLD)
@@ -61,11 +59,11 @@ def looked_at(stage: int, rank: int) -> dict[str, Any]:
     return found
 
 
-def trained(engine: Any, weights: dict[str, Tensor]) -> dict[str, Any]:
+def trained(engine, weights):
     """Compute one pass and an update; return bytes and whether this rank's parts are right."""
     wrapper, (micro_batch, names) = engine.optimizer, (ragged([20, 31]), list(weights))
     parameters = dict(engine.module.named_parameters())
-    gradients: dict[str, Tensor] = {}
+    gradients = {}
     for name, parameter in parameters.items():  # before the engine's hooks free them
         parameter.register_hook(lambda g, name=name: gradients.__setitem__(name, g.clone()))
     engine.set_gradient_accumulation_boundary(True)
@@ -98,12 +96,12 @@ def trained(engine: Any, weights: dict[str, Tensor]) -> dict[str, Any]:
     }
 
 
-def show(stage: int, rank: int) -> None:
+def show(stage, rank):
     """Print what a rank has."""
     print(json.dumps(looked_at(stage, rank)), flush=True)
 
 
-def main() -> None:
+def main():
     for case in CASES:
         in_child(functools.partial(show, *case))
 

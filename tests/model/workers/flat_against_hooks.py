@@ -7,17 +7,15 @@ import cProfile
 import json
 import os
 import pstats
-from typing import Any
 
 os.environ |= {"DEEPSPEED_LOG_LEVEL": "warning", "DS_ACCELERATOR": "cpu"}
 
 import torch
 import torch.distributed as dist
-from torch import Tensor, nn
+from torch import nn
 
 from model.config import OptimizerConfig, TrainConfig
 from model.distributed import rank_card
-from model.distributed.world import World
 from model.encoders.architectures import build_model
 from model.training import deepspeed_config, deepspeed_patches
 from model.training import engine as engines
@@ -36,19 +34,19 @@ CASES = {  # micro-batches of a step, and elements of a bucket
 class WithUnused(nn.Module):
     """A model with a parameter that some micro-batches do not use, and one that none does."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.bert = build_model(small())
         self.sometimes = nn.Parameter(torch.ones(5, 7))
         self.never = nn.Parameter(torch.ones(11, 3))
 
-    def forward(self, lengths: list[int], number: int) -> Tensor:
+    def forward(self, lengths, number):
         given = ragged(lengths)
         masked, pair, _ = losses(*self.bert(given), given)
         return masked + pair + (self.sometimes.sum() if number == 1 else 0.0)
 
 
-def trained(case: tuple[int, int], flat: bool, world: World) -> dict[str, Any]:
+def trained(case, flat, world):
     """Return the weights, norms and calls of four steps, one of which is not finite."""
     micro_batches, bucket = case
     zero = {"stage": 1, "reduce_bucket_size": bucket}
@@ -61,8 +59,8 @@ def trained(case: tuple[int, int], flat: bool, world: World) -> dict[str, Any]:
         optimizer=OptimizerConfig(name="adamw"),
         deepspeed={"zero_optimization": zero, **FP32},
     )
-    room: Any = engines
-    deepspeed_config.ONLY_ON_GPUS = ()  # type: ignore[assignment]  # a bucket's size is for GPUs
+    room = engines
+    deepspeed_config.ONLY_ON_GPUS = ()  # a bucket's size is for GPUs
     room.install_flat_gradients = deepspeed_patches.install_flat_gradients if flat else lambda *_: None
     torch.manual_seed(0)
     engine = engines.Engine(WithUnused(), config, world).deepspeed
@@ -74,14 +72,14 @@ def trained(case: tuple[int, int], flat: bool, world: World) -> dict[str, Any]:
             loss = engine([20 + step, 31, 7 + world.rank], number)
             profile = cProfile.Profile()
             profile.runcall(engine.backward, loss * (float("nan") if step == 1 else 1.0))
-            calls = pstats.Stats(profile).total_calls  # type: ignore[attr-defined]
+            calls = pstats.Stats(profile).total_calls
         engine.step()
         norms.append(float(engine.get_global_grad_norm()))
     weights = [part.detach().clone() for part in engine.optimizer.single_partition_of_fp32_groups]
     return {"weights": weights, "norms": norms, "calls": calls}
 
 
-def main() -> None:
+def main():
     config = TrainConfig(out="out")
     world = engines.start_world(rank_card.describe(config, ""), 1, 600.0, 600.0)
     found = {}

@@ -10,7 +10,6 @@ import multiprocessing
 import os
 import sys
 import time
-from typing import Any
 
 from model.distributed import rendezvous
 from model.distributed.rank_card import describe
@@ -24,7 +23,7 @@ class Settings:
     heartbeat: str = "/tmp/a"
 
 
-def come(number: int, plan: dict[str, Any], results: Any) -> None:
+def come(number, plan, results):
     os.environ |= plan.get("environment", {})
     time.sleep(plan.get("wait", 0))
     card = describe(Settings(**plan.get("settings", {})), "f" * 64)

@@ -26,9 +26,8 @@ from pipeline.records.manifest import Manifest
 from pipeline.tokenization.wordpiece import WordPiece
 
 
-def main(out: Path, losses: Path) -> None:
+def main(out, losses):
     made = Manifest.read(out)
-    assert made is not None
     config = built(TrainConfig, made.config)
     dist.init_process_group("gloo")
     torch.set_num_threads(1)

@@ -7,18 +7,16 @@ micro-batches and ranks are powers of two, which divide without an error.
 import json
 import os
 from types import SimpleNamespace
-from typing import Any
 
 os.environ |= {"DEEPSPEED_LOG_LEVEL": "warning", "DS_ACCELERATOR": "cpu"}
 
 import torch
 import torch.distributed as dist
 from deepspeed.utils import safe_get_full_grad
-from torch import Tensor, nn
+from torch import nn
 
 from model.config import OptimizerConfig, TrainConfig
 from model.distributed import rank_card
-from model.distributed.world import World
 from model.optim.average import AVERAGE
 from model.optim.zero_layout import layouts
 from model.training import engine as engines
@@ -33,16 +31,16 @@ CASES = {f"zero{stage}": (stage, FP32) for stage in (1, 2, 3)} | {"bf16": (1, BF
 class Product(nn.Module):
     """The gradient of its weight is what it is given."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.weight, self.bias = nn.Parameter(torch.zeros(8, 8)), nn.Parameter(torch.zeros(8))
         self.unused = nn.Parameter(torch.ones(3, 3))
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x):
         return (self.weight * x).sum() + self.bias.sum()
 
 
-def distance(stage: int, types: dict[str, Any], world: World) -> dict[str, Any]:
+def distance(stage, types, world):
     """Return the greatest relative error of a sum, and the wrapper that made it."""
     settings = {"zero_optimization": {"stage": stage, "stage3_param_persistence_threshold": 0}, **types}
     config = TrainConfig(
@@ -83,20 +81,20 @@ def distance(stage: int, types: dict[str, Any], world: World) -> dict[str, Any]:
     }
 
 
-def step(engine: Any) -> None:
+def step(engine):
     """Take one of a micro-batch of ones."""
     engine.backward(engine(torch.ones(8, 8, dtype=next(engine.module.parameters()).dtype)))
     engine.step()
 
 
-def gathered(engine: Any) -> list[dict[str, Tensor]]:
+def gathered(engine):
     """Return the weights and moments, on all ranks."""
     found = [engine.state_dict(compare=False)]
     dist.broadcast_object_list(found)
     return list(found[0])
 
 
-def averaged(engine: Any, after_others: bool) -> bool:
+def averaged(engine, after_others):
     """Return whether the model computes with its averages: as in training, `after_others` gather weights."""
     engine.train()
     step(engine)
@@ -114,13 +112,13 @@ def averaged(engine: Any, after_others: bool) -> bool:
     return right[0] != right[1] and found == ([*right, right[0]] if after_others else right[1:])
 
 
-def loaded(engine: Any) -> bool:
+def loaded(engine):
     """Return whether an engine keeps the weights and moments that it is given."""
     weights, moments = gathered(engine)
     for number, tensor in enumerate([*weights.values(), *moments.values()]):
         tensor.copy_(torch.arange(tensor.numel()).view_as(tensor) + number)
     names = {tuple(name.split(".")) for name in moments}
-    file: Any = SimpleNamespace(weight=weights.get, moments=names, moment=lambda *name: moments[".".join(name)])
+    file = SimpleNamespace(weight=weights.get, moments=names, moment=lambda *name: moments[".".join(name)])
     if not engine.stage:
         engine.module.load_state_dict(weights)
     engine.load_state_dict(file, 1)
@@ -128,7 +126,7 @@ def loaded(engine: Any) -> bool:
     return all(one.keys() == other.keys() and all(torch.equal(one[k], other[k]) for k in one) for one, other in pairs)
 
 
-def links(engine: Any) -> list[bool]:
+def links(engine):
     """Return whether weights are the optimizer's: after a step, when moved, and a step later."""
     weight, found = engine.module.weight, [is_linked(engine.state.wrapper, 0)]
     weight.data = weight.data.clone()
@@ -138,7 +136,7 @@ def links(engine: Any) -> list[bool]:
     return [*found, is_linked(engine.state.wrapper, 0), not torch.equal(weight, before)]
 
 
-def main() -> None:
+def main():
     config = TrainConfig(out="out")
     world = engines.start_world(rank_card.describe(config, ""), 1, 600.0, 600.0)
     found = {name: distance(*case, world) for name, case in CASES.items()}

@@ -7,10 +7,9 @@ from apache_beam.transforms.environments import EmbeddedPythonGrpcEnvironment
 
 from pipeline import prepare
 from pipeline.beam import runners
-from pipeline.config import RunnerConfig
 
 
-def threaded(runner: RunnerConfig) -> runners.Engine:
+def threaded(runner):
     """Run each worker as a thread, as the SDK processes of Flink, Spark and Dataflow do."""
     engine = FnApiRunner(default_environment=EmbeddedPythonGrpcEnvironment())
     return engine, runners.options(runner, {}, direct_num_workers=int(os.environ["THREADS"]))

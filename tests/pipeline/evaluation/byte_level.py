@@ -1,13 +1,11 @@
 """A byte-level BPE with BERT's special tokens, like those of published ModernBERTs."""
 
-from collections.abc import Sequence
-
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from pipeline.tokenization.wordpiece import SPECIAL, WordPiece
 
 
-def learn_byte_level(texts: Sequence[str], prefix_space: bool = False) -> WordPiece:
+def learn_byte_level(texts, prefix_space=False):
     """Return the tokenizer learnt from texts, whose mask takes the space to its left."""
     library = Tokenizer(models.BPE())
     library.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=prefix_space)

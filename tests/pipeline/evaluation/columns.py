@@ -1,7 +1,6 @@
 """The examples of a task's file by column, to compare with what was written."""
 
 from dataclasses import dataclass
-from typing import Any
 
 from pipeline.evaluation import examples
 
@@ -15,7 +14,7 @@ class Columns:
     malformed: list[str]
 
 
-def read_columns(*given: Any, **named: Any) -> Columns:
+def read_columns(*given, **named):
     """Read by `read_examples`."""
     rows, malformed = examples.read_examples(*given, **named)
     texts = zip(*(texts for texts, _ in rows), strict=True)

@@ -1,15 +1,10 @@
 """A tiny model whose words are letters."""
 
-from pathlib import Path
-
-import pytest
-
-from model.config import ModelConfig
 from pipeline.tokenization.wordpiece import build
 from tests.model.sizes import write_model
 
 
-def write_letter_model(temporary: pytest.TempPathFactory, config: ModelConfig, words: list[str]) -> Path:
+def write_letter_model(temporary, config, words):
     """Write a model with random weights and the vocabulary `words`; return its folder."""
     vocab = temporary.mktemp("vocab")
     (vocab / "vocab.txt").write_text("\n".join(words) + "\n")

@@ -30,9 +30,6 @@ def model_folder(tmp_path_factory):
     return write_letter_model(tmp_path_factory, small(len(WORDS), initializer_range=0.2), WORDS)
 
 
-Judged = list[tuple[str, str, int]]
-
-
 def write_set(data, documents, queries, judged):
     (data / "qrels").mkdir(parents=True)
     for name, some in (("corpus", documents), ("queries", queries)):

@@ -1,13 +1,9 @@
 """A task of letters that can be learnt, and its evaluation."""
 
-from pathlib import Path
-from typing import Any
-
 import numpy as np
 
 from pipeline import evaluate
 from pipeline.config import EvaluateConfig, TaskConfig
-from pipeline.records.manifest import Manifest
 from pipeline.stages import stage
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefgh"]
@@ -16,7 +12,7 @@ COLUMNS = ["sentence1", "sentence2"]
 TASK = TaskConfig(name="toy", folder="Toy", columns=COLUMNS, labels=LABELS, metrics=["accuracy", "f1"], sample=True)
 
 
-def write_task(folder: Path) -> None:
+def write_task(folder):
     """Whether the second part has an `a`: can be learnt, but not from how often words occur."""
     draw = np.random.default_rng(0)
     folder.mkdir(parents=True)
@@ -31,13 +27,13 @@ def write_task(folder: Path) -> None:
         (folder / f"{name}.tsv").write_text("\n".join(lines) + "\n")
 
 
-def configured(tmp_path: Path, model_folder: Path) -> EvaluateConfig:
+def configured(tmp_path, model_folder):
     """Write the files of the task; return the configuration of one quick run of it."""
     write_task(tmp_path / "tasks" / "Toy")
-    grid: dict[str, Any] = {"epochs": 1, "batch_sizes": [16], "learning_rates": [3e-3], "sequence_length": 16}
+    grid = {"epochs": 1, "batch_sizes": [16], "learning_rates": [3e-3], "sequence_length": 16}
     places = {"workdir": str(tmp_path), "out": str(tmp_path / "evaluate-toy"), "data": str(tmp_path / "tasks")}
     return EvaluateConfig(task=TASK, pretrained=str(model_folder), **places, **grid)
 
 
-def run(config: EvaluateConfig) -> Manifest:
+def run(config):
     return stage.run("evaluate", config, evaluate.make, in_place=True)

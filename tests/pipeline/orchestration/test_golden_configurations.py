@@ -71,7 +71,7 @@ def differences(now, before):
 
 
 def test_configurations_are_the_golden_ones(request):
-    known: dict[str, dict[str, str]] = {"nothing": {}}
+    known = {"nothing": {}}
     found = []
     for line in lines():
         now = values(line)

@@ -4,7 +4,6 @@ import json
 import os
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hydra.core.override_parser.overrides_parser import OverridesParser
@@ -87,7 +86,7 @@ def test_a_corpus_that_grew_makes_the_model_anew_and_the_plan_says_how_to_go_on(
     nodes = planned(*words, *(key.replace("NEW", f"{tmp_path}/new") for key in keys))
     train, vocab = nodes["train"].config, nodes["vocab"].config
     assert (train.start, train.start_optimizer, train.model.name) == (f"{tmp_path}/old/train", True, "auto")
-    assert (train.out, vocab.existing) == (f"{tmp_path}/new/train", f"{tmp_path}/old/vocab")  # type: ignore[attr-defined]
+    assert (train.out, vocab.existing) == (f"{tmp_path}/new/train", f"{tmp_path}/old/vocab")
     assert "anew" not in (nodes["train"].reason or "")
     finish(nodes)
     (tmp_path / "text" / "c.txt").write_text("Still more words.")
@@ -125,7 +124,7 @@ def test_a_stages_own_keys_need_not_be_in_the_recipe(root, tmp_path):
     train = by_name["train"]
     assert (train.model.dropout, train.clip, train.steps) == (0.25, 2.5, 9)
     assert (train.schedule.warmup_share, train.model.layers) == (0.3, 2)
-    assert by_name["tasks"].dev_rows == 7  # type: ignore[attr-defined]
+    assert by_name["tasks"].dev_rows == 7
 
 
 def test_a_text_of_a_stage_stays_as_typed(tmp_path):
@@ -138,7 +137,7 @@ def test_a_text_of_a_stage_stays_as_typed(tmp_path):
         "tasks=[sample_next]",
     ]
     nodes = planned("+corpus=sample", *words)
-    by_name: dict[str, Any] = {name: node.config for name, node in nodes.items()}
+    by_name = {name: node.config for name, node in nodes.items()}
     assert by_name["vocab"].existing == "2024_01"
     assert by_name["train"].tracking.project == "1e3"
     assert by_name["evaluate-sample_next"].task.labels == ["false", "true"]
@@ -181,8 +180,8 @@ def test_every_stage_finds_yaml_files_of_ones_own(tmp_path):
         f"glue={tmp_path}",
     ]
     found = {name: node.config for name, node in planned(*words).items()}
-    assert found["prepare"].corpus.name == "mine"  # type: ignore[attr-defined]
-    assert found["evaluate-stars"].task.name == "stars"  # type: ignore[attr-defined]
+    assert found["prepare"].corpus.name == "mine"
+    assert found["evaluate-stars"].task.name == "stars"
 
 
 def test_every_key_of_a_recipe_of_ones_own_counts(tmp_path):

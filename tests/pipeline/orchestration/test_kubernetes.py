@@ -3,7 +3,6 @@
 import datetime
 import itertools
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 import yaml
@@ -168,8 +167,8 @@ class Cluster:
     def __init__(self, root, folder):
         items = yaml.load_all((root / "k8s" / "pretrain.yaml").read_text(), yaml.CSafeLoader)
         self.templates = [item for item in items if item["kind"] == "CronJob"]
-        self.folder, self.jobs, self.pods = folder, list[dict[str, Any]](), list[Any]()
-        self.made, self.numbers, self.ends = list[dict[str, Any]](), itertools.count(), True
+        self.folder, self.jobs, self.pods = folder, [], []
+        self.made, self.numbers, self.ends = [], itertools.count(), True
 
     def find(self, kind):
         """The templates, and the Jobs; there is no Trainer."""
@@ -356,7 +355,7 @@ def test_a_pod_reads_the_record_that_it_was_made_for(cluster, monkeypatch):
     words = ["run_stage", "--from", f"{cluster.folder}/run.json#report"]
     monkeypatch.setattr("sys.argv", words)
     monkeypatch.setattr(run_stage.entry_point, "run_guarded", lambda run: run())
-    started: list[list[str]] = []
+    started = []
     monkeypatch.setattr(run_stage.os, "execv", lambda path, command: started.append(command))
     monkeypatch.setenv("BERT_DIGEST", record.digest("report"))
     with pytest.raises(SystemExit):

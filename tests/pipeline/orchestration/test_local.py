@@ -79,7 +79,7 @@ def test_evaluations_are_spread_over_the_gpus(tmp_path, monkeypatch):
     ],
 )
 def test_the_end_of_a_stage_is_that_of_the_run(tmp_path, code, kind, told):
-    errors: list[UserError | Restart] = [kind("a bad value")] if issubclass(kind, UserError) else []
+    errors = [kind("a bad value")] if issubclass(kind, UserError) else []
     if "killed" in told:
         errors = [Restart("lost the others"), Restart("rank-1 was killed by SIGKILL"), Restart("", "run the same")]
     words = "\n".join(json.dumps(error.record()) for error in errors)

@@ -6,7 +6,6 @@ import signal
 import subprocess
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -183,9 +182,9 @@ def test_a_forced_stage_whose_job_may_be_making_it_is_refused(tmp_path, monkeypa
 
 
 def test_what_was_submitted_is_not_done(tmp_path, monkeypatch, capsys):
-    made: Any = planned(tmp_path / "work")
+    made = planned(tmp_path / "work")
     settings = ExecutorConfig(name="slurm", wait=False)
-    config: Any = SimpleNamespace(executor=settings, workdir=str(tmp_path), stages={})
+    config = SimpleNamespace(executor=settings, workdir=str(tmp_path), stages={})
     monkeypatch.setattr(commands.run_plan, "record_run", lambda config, nodes: made)
     monkeypatch.setattr(commands, "make_executor", lambda config, run: SimpleNamespace(run=lambda nodes: None))
     commands.run_nodes(config, list(made.stages.values()), "")

@@ -325,7 +325,7 @@ WORDS = "\nA line of the text that follows.\n"
         ("jsonl", "a.jsonl", '{"text": "A line.", "title": 7}\n', ""),
     ],
 )
-def test_a_title_is_kept(tmp_path: Path, reader: str, name: str, text: str, title: str) -> None:
+def test_a_title_is_kept(tmp_path, reader, name, text, title):
     (tmp_path / name).write_text(text)
     opened = readers.open_corpus(CorpusConfig(name="x", reader=reader, path=str(tmp_path / name)), "")
     (file_range,) = opened.splits(1 << 40)

@@ -3,12 +3,12 @@
 import numpy as np
 
 from pipeline.common import counter_rng
-from pipeline.shards.sentence_pairs import Documents, Pairs, gather
+from pipeline.shards.sentence_pairs import Documents, gather
 
 SEPARATOR = 1_000_000
 
 
-def documents_of(lengths: list[list[int]]) -> Documents:
+def documents_of(lengths):
     """Documents whose sentences have these lengths; token k of the corpus is k."""
     sentences = [length for document in lengths for length in document]
     return Documents(
@@ -20,12 +20,12 @@ def documents_of(lengths: list[list[int]]) -> Documents:
     )
 
 
-def owners(lengths: list[list[int]]) -> np.ndarray:
+def owners(lengths):
     """The number of the document of each token."""
     return np.repeat(np.arange(len(lengths)), [sum(d) for d in lengths])
 
 
-def rows(tokens: np.ndarray, pairs: Pairs) -> list[list[int]]:
+def rows(tokens, pairs):
     """The tokens of each sequence."""
     values, offsets = gather(tokens, pairs)
     return [part.tolist() for part in np.split(values, offsets[1:-1])] if len(pairs) else []

@@ -1,7 +1,5 @@
 """A stage that resumes: it adds to what is there."""
 
-from pathlib import Path
-
 from pipeline.config import EvaluateConfig, TaskConfig
 from pipeline.records.manifest import Result
 from pipeline.stages import stage
@@ -13,14 +11,14 @@ class CutOff(Exception):
     """The stage was interrupted."""
 
 
-def resumed(out: str, mirror: Path, fail: bool, force: bool = False) -> int:
+def resumed(out, mirror, fail, force=False):
     """Do a run more than there are in the folder of an evaluation; return how many there were.
 
     Raises:
         CutOff: it is to `fail` after that.
     """
 
-    def make(config: EvaluateConfig, folder: Path) -> Result:
+    def make(config, folder):
         runs = folder / "runs"
         runs.mkdir(exist_ok=True)
         done = len(list(runs.glob("*.txt")))

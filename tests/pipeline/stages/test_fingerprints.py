@@ -9,7 +9,6 @@ import dataclasses
 import json
 import os
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -105,7 +104,7 @@ def test_a_folder_of_earlier_code_is_kept_with_a_remark(tmp_path, capsys):
 
 def test_a_download_is_an_input_where_a_corpus_has_files():
     files = [DownloadFile(url="http://127.0.0.1/a")]
-    cases: list[tuple[dict[str, Any], dict[str, str]]] = [
+    cases = [
         ({"files": files}, {"source": "d"}),
         ({"files": files, "path": "p"}, {"corpus.path": "p"}),
         ({"parts": {"a": {"path": "p"}, "b": {}}}, {"corpus.parts.a.path": "p"}),
@@ -178,9 +177,7 @@ def test_a_corpus_does_not_depend_on_what_readers_leave_out(tmp_path):
     assert fingerprints.fingerprint_files(corpus) != before, "files of a task are followed"
     assert fingerprints.fingerprint_files(corpus, of_readers=True) == before
     for place in (str(corpus), f"{corpus}/*.txt"):
-        settings = TasksConfig(
-            **old(tmp_path) | {"corpus": CorpusConfig(name="c", reader="books", path=place)}  # type: ignore[arg-type]
-        )
+        settings = TasksConfig(**old(tmp_path) | {"corpus": CorpusConfig(name="c", reader="books", path=place)})
         read = fingerprints.fingerprint("tasks", settings)
         elsewhere.write_text(f"changed {place}")
         assert fingerprints.fingerprint("tasks", settings) == read

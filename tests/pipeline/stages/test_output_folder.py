@@ -43,22 +43,12 @@ class Maker:
 
 
 def download(bucket, mirror, **more):
-    return DownloadConfig(
-        corpus=CORPUS,
-        out=f"{bucket}/run/download",
-        mirror=str(mirror),
-        **more,  # type: ignore[arg-type]
-    )
+    return DownloadConfig(corpus=CORPUS, out=f"{bucket}/run/download", mirror=str(mirror), **more)
 
 
 def tasks(bucket, mirror, **more):
-    values: dict[str, object] = {
-        "corpus": CORPUS,
-        "source": f"{bucket}/run/download",
-        "out": f"{bucket}/run/tasks",
-        "mirror": str(mirror),
-    }
-    return TasksConfig(**(values | more))  # type: ignore[arg-type]
+    values = {"corpus": CORPUS, "source": f"{bucket}/run/download", "out": f"{bucket}/run/tasks", "mirror": str(mirror)}
+    return TasksConfig(**(values | more))
 
 
 def names(address):
@@ -90,7 +80,7 @@ def test_an_input_of_which_no_file_is_read_has_its_manifest(bucket, store, tmp_p
 
 def test_an_input_is_fetched_once_and_by_its_checksum(bucket, store, tmp_path):
     stage.run("download", download(bucket, tmp_path / "a"), Maker({"big.bin": BIG}))
-    read: list[bytes] = []
+    read = []
 
     def make(config, out):
         read.append(Path(config.source, "big.bin").read_bytes())
@@ -244,7 +234,7 @@ def test_a_lock_that_is_not_renewed_is_taken_over(bucket):
 
 @pytest.mark.usefixtures("short")
 def test_of_many_one_gets_the_lock(bucket):
-    got: list[lease.Lease] = []
+    got = []
 
     def try_it(_):
         one = lease.Lease(f"{bucket}/run/.lock", "workdir")

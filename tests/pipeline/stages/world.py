@@ -11,11 +11,10 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 from unittest.mock import patch
 
 import torch
@@ -54,7 +53,7 @@ class Killed(BaseException):
     """The process is dead: nothing that it would still do happens."""
 
 
-def number_after(name: str, step: int) -> int:
+def number_after(name, step):
     """What training gives after `step` steps without any interruption."""
     seed, steps = TRAININGS[name]
     number = seed
@@ -66,46 +65,46 @@ def number_after(name: str, step: int) -> int:
 class Store:
     """An object store in memory, in place of those of s3://; at the n-th change `due` runs."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.data: dict[str, tuple[bytes, float]] = {}
         self.clock, self.dead, self.left = 1e6, False, -1
         self.due: Callable[[bool], None] = lambda request: None
 
-    def count(self, request: bool) -> None:
+    def count(self, request):
         if self.dead:
             raise Killed
         self.left -= 1
         if self.left == -1:
             self.due(request)
 
-    def info(self, address: str) -> Info:
+    def info(self, address):
         data, when = self.data[address]
         return Info(parse(address)[1], len(data), int(when * 1e9), hashlib.md5(data).hexdigest())
 
-    def head(self, address: str) -> Info | None:
+    def head(self, address):
         return self.info(address) if address in self.data else None
 
-    def below(self, address: str) -> list[Info]:
+    def below(self, address):
         top = f"s3://{parse(address)[0]}/{listed_prefix(parse(address)[1])}"
         return [self.info(key) for key in sorted(self.data) if key.startswith(top)]
 
-    def is_folder(self, address: str) -> bool:
+    def is_folder(self, address):
         return bool(self.below(address))
 
-    def opened(self, address: str, info: Info) -> io.BytesIO:
+    def opened(self, address, info):
         """Bound to one version, as in those of s3://."""
         if self.head(address) != info:
             raise StoreError("changed since it was listed", path=address)
         return io.BytesIO(self.data[address][0])
 
-    def read(self, address: str) -> tuple[bytes, str] | None:
+    def read(self, address):
         found = self.head(address)
         return found and (self.data[address][0], found.etag)
 
-    def age(self, address: str) -> float | None:
+    def age(self, address):
         return self.clock - self.data[address][1] if address in self.data else None
 
-    def put(self, address: str, data: bytes, over: str | None = ANY) -> str | None:
+    def put(self, address, data, over=ANY):
         self.count(request=True)
         now = self.head(address)
         if over != ANY and over != (now and now.etag):
@@ -114,15 +113,15 @@ class Store:
         self.data[address] = bytes(data), self.clock
         return self.info(address).etag
 
-    def put_file(self, address: str, path: Path, checksum: str, over: str | None = ANY) -> str | None:
+    def put_file(self, address, path, checksum, over=ANY):
         return self.put(address, Path(path).read_bytes(), over)
 
-    def delete(self, address: str, etag: str | None = None) -> None:
+    def delete(self, address, etag=None):
         self.count(request=True)
         if etag is None or (address in self.data and self.info(address).etag == etag):
             self.data.pop(address, None)
 
-    def sleep(self, seconds: float) -> None:
+    def sleep(self, seconds):
         self.clock += seconds
 
 
@@ -131,18 +130,18 @@ class Inline(BackgroundUpload):
 
     active = True
 
-    def start(self, work: Callable[[], None]) -> None:
-        self.saved = work  # type: ignore[method-assign]
+    def start(self, work):
+        self.saved = work
 
-    def wait(self, beat: Callable[[], None] = lambda: None) -> None: ...
+    def wait(self, beat=lambda: None): ...
 
-    def close(self) -> None: ...
+    def close(self): ...
 
 
 WATCHED: list["World"] = []
 
 
-def _hook(event: str, arguments: tuple[Any, ...]) -> None:
+def _hook(event, arguments):
     """Count changes of the disk below the world; audit hooks stay for the life of a process."""
     if not WATCHED or event not in CHANGES:
         return
@@ -158,7 +157,7 @@ sys.addaudithook(_hook)
 class World:
     """Machines `a` and `b` that train, convert and convert again in one folder."""
 
-    def __init__(self, stored: bool) -> None:
+    def __init__(self, stored):
         self.stored = stored
         self.top = Path(tempfile.mkdtemp(prefix="world-"))
         self.disk = self.top / "disk"
@@ -179,7 +178,7 @@ class World:
         self.safe: dict[str, int] = {}  # the last step that a training was told to be saved
         WATCHED.append(self)
 
-    def close(self) -> None:
+    def close(self):
         WATCHED.remove(self)
         for each in self._patches:
             each.stop()
@@ -187,7 +186,7 @@ class World:
 
     # What people start.
 
-    def config(self, name: str, machine: str, **more: Any) -> TrainConfig:
+    def config(self, name, machine, **more):
         seed, steps = TRAININGS[name]
         return TrainConfig(
             out=f"{self.run}/train",
@@ -203,7 +202,7 @@ class World:
             **more,
         )
 
-    def train(self, name: str, machine: str, **more: Any) -> Manifest:
+    def train(self, name, machine, **more):
         """Do about checkpoints what `model.train` and the trainer do."""
         config = self.config(name, machine, **more)
         identity = fingerprints.fingerprint("train", config)
@@ -213,7 +212,7 @@ class World:
         if config.force:
             self.safe[name] = -1
 
-        def make(local: TrainConfig, out: Path) -> Result:
+        def make(local, out):
             run = checkpoint_folder.runs(out) / identity[0][:12]
             found = extending.find_newest(run, first_steps, "d", False, uploads.fetch)
             start = found[1].step if found else -EVERY
@@ -223,7 +222,7 @@ class World:
             for step in range(start, TRAININGS[name][1] + 1):
                 if step > start and step % EVERY == 0:
                     self._save(name, run, step, number, first_steps)
-                    uploads.saved()  # type: ignore[call-arg]
+                    uploads.saved()
                     self.safe[name] = max(self.safe.get(name, -1), step)
                 if step >= 0:
                     rate = Schedule(SCHEDULE, TRAININGS[name][1]).lr_factor(step)
@@ -237,20 +236,20 @@ class World:
         )
 
     @staticmethod
-    def number(path: Path) -> int:
+    def number(path):
         return int(load_file(path / checkpoint_folder.WEIGHTS)["number"])
 
     @staticmethod
-    def _save(name: str, run: Path, step: int, number: int, first_steps: TrajectoryHash) -> None:
+    def _save(name, run, step, number, first_steps):
         state = finished.state(step, mark=MARKS.get(step), first_steps=first_steps.hash_of(step))
         path = checkpoint.write(run, state, {"number": torch.tensor([number])}, {})
         stable = Schedule(SCHEDULE, TRAININGS[name][1]).steps_before_decay
         Retention(KEEP, stable=stable).prune(path)
 
-    def convert(self, source: str, out: str, machine: str) -> Manifest:
+    def convert(self, source, out, machine):
         """Copy the number of a training's result, or of a converted folder."""
 
-        def make(local: ConvertConfig, folder: Path) -> Result:
+        def make(local, folder):
             path = Path(local.train)
             if source == "train":
                 number = self.number(checkpoint_folder.locate(path)[0])
@@ -268,7 +267,7 @@ class World:
 
     # What is there.
 
-    def names(self, folder: str) -> dict[str, bytes]:
+    def names(self, folder):
         """Return the files of a folder of the run that are not hidden, with their bytes."""
         if self.stored:
             start = len(f"{self.run}/{folder}/")
@@ -279,7 +278,7 @@ class World:
             found = {path.relative_to(top).as_posix(): path.read_bytes() for path in paths}
         return {n: d for n, d in found.items() if not any(p.startswith(".") for p in n.split("/"))}
 
-    def change(self, folder: str, name: str, data: bytes | None) -> None:
+    def change(self, folder, name, data):
         """Do to a file what somebody else may do: write other bytes, or remove it."""
         if self.stored:
             address = f"{self.run}/{folder}/{name}"
@@ -293,10 +292,10 @@ class World:
         else:
             Path(self.run, folder, name).write_bytes(data)
 
-    def manifest(self, folder: str) -> Manifest | None:
+    def manifest(self, folder):
         return Manifest.read(f"{self.run}/{folder}")
 
-    def checkpoints(self, name: str) -> dict[int, int]:
+    def checkpoints(self, name):
         """Return the numbers of a training's whole checkpoints by step."""
         run = fingerprints.fingerprint("train", self.config(name, "a"))[0][:12]
         files, found = self.names("train"), {}
@@ -309,7 +308,7 @@ class World:
                     found[int(top[-8:])] = int(load_file(file.name)["number"])
         return found
 
-    def wrong(self, folder: str) -> list[str]:
+    def wrong(self, folder):
         """Return the files that a manifest names and that are missing or other."""
         manifest = self.manifest(folder)
         if manifest is None:
@@ -323,7 +322,7 @@ class World:
 
     # What happens to machines.
 
-    def at(self, moment: int, due: Callable[[bool], None], work: Callable[[], Any]) -> None:
+    def at(self, moment, due, work):
         """Do `work`, and `due` at its n-th change of the store or the disk."""
         self.store.left, self.store.due = moment, due
         try:
@@ -331,12 +330,12 @@ class World:
         finally:
             self.store.left = -1
 
-    def killed_at(self, moment: int, machine: str, work: Callable[[], Any]) -> None:
+    def killed_at(self, moment, machine, work):
         """Do `work` until the n-th change; what it does afterwards does not happen."""
         here = self.disk / (machine if self.stored else "run")
         still = self.top / "still"
 
-        def kill(request: bool) -> None:
+        def kill(request):
             self.store.dead = True
             WATCHED.remove(self)
             if here.exists():
@@ -353,32 +352,32 @@ class World:
             self.store.dead = False
             self.store.clock += 100
 
-    def refused_at(self, moment: int, work: Callable[[], Any]) -> None:
+    def refused_at(self, moment, work):
         """Do `work`, whose n-th change of the store or the disk is refused."""
 
-        def refuse(request: bool) -> None:
+        def refuse(request):
             if request:
                 raise StoreError("s3://bucket: refused")
             raise OSError(28, "No space left on device")
 
         self.at(moment, refuse, work)
 
-    def stalled_at(self, moment: int, work: Callable[[], Any], meanwhile: Callable[[], Any]) -> None:
+    def stalled_at(self, moment, work, meanwhile):
         """Do `work`; at its n-th change it stands still until `meanwhile` is done."""
 
-        def stall(request: bool) -> None:
+        def stall(request):
             self.store.clock += 100
             meanwhile()
             self.store.clock += 100
 
         self.at(moment, stall, work)
 
-    def lost(self, machine: str) -> None:
+    def lost(self, machine):
         """A machine of a run in a store is replaced by an empty one."""
         shutil.rmtree(self.disk / machine, ignore_errors=True)
 
 
-def kept(name: str, safe: int) -> Iterable[int]:
+def kept(name, safe):
     """The steps that a rule keeps besides the newest; knows nothing of the product's."""
     branch = {"short": 4, "long": 6, "other": 4}[name]
     return (step for step in (0, 2, branch) if step <= safe)

@@ -3,10 +3,8 @@
 import io
 import random
 
-from pipeline.storage.places import Remote
 
-
-def read_in_any_order(file: Remote, data: bytes) -> None:
+def read_in_any_order(file, data):
     """Assert that all ways to read a file give its bytes, which are `data`."""
     draw = random.Random(2)
     with file.open() as opened:

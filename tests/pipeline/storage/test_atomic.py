@@ -4,7 +4,6 @@ import itertools
 import multiprocessing
 import threading
 from functools import partial
-from typing import Any
 
 import pytest
 
@@ -88,7 +87,7 @@ class Turns:
     def __init__(self, world, switches):
         self.world, self.switches, self.count, self.inside = world, switches, 0, False
         self.go = {name: threading.Semaphore(0) for name in "ab"}
-        self.now, self.ended, self.results = "a", set[str](), dict[str, Any]()
+        self.now, self.ended, self.results = "a", set(), {}
         for name in REQUESTS:
             setattr(world.store, name, partial(self.request, getattr(world.store, name)))
 

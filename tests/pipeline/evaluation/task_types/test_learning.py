@@ -3,8 +3,6 @@
 import csv
 import json
 import unicodedata
-from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pytest
@@ -25,8 +23,6 @@ from tests.support.refusals import refused
 
 WORDS = [*SPECIAL, *"abcdefgh", *(f"##{letter}" for letter in "abcdefgh")]
 CONFIG = small(len(WORDS), hidden=32, feed_forward=64, dropout=0.0, attention_dropout=0.0)
-
-Run = Callable[..., dict[str, Any]]
 
 
 @pytest.fixture(scope="module")
