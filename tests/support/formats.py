@@ -27,7 +27,7 @@ def _paragraphs(text: str, tag: str = "p") -> str:
 def _csv(separator: str, **more: object) -> Made:
     def make(path: Path, texts: list[str]) -> None:
         with path.open("w", encoding="utf-8", newline="") as file:
-            writer = csv.writer(file, delimiter=separator, **more)
+            writer = csv.writer(file, delimiter=separator, **more)  # type: ignore[arg-type]
             writer.writerows([["id", "text"], *enumerate(texts)])
 
     return make
@@ -36,7 +36,7 @@ def _csv(separator: str, **more: object) -> Made:
 def _arrow(new: Callable[..., object]) -> Made:
     def make(path: Path, texts: list[str]) -> None:
         table = pa.table({"id": range(len(texts)), "text": texts})
-        with pa.OSFile(str(path), "wb") as sink, new(sink, table.schema) as writer:
+        with pa.OSFile(str(path), "wb") as sink, new(sink, table.schema) as writer:  # type: ignore[attr-defined]
             writer.write_table(table, 2)
 
     return make
@@ -141,7 +141,7 @@ def pages(path: Path, texts: list[str]) -> None:
     """Write a ZIM file of pages."""
     from libzim.writer import Creator, Hint, Item, StringProvider
 
-    class Page(Item):
+    class Page(Item):  # type: ignore[misc]
         def __init__(self, number: int, text: str):
             super().__init__()
             self.number, self.text = number, text
