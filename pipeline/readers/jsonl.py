@@ -1,5 +1,6 @@
 """JSON lines: one object per line, as published on the Hugging Face hub."""
 
+from collections.abc import Iterator
 from itertools import chain, islice
 from typing import Any
 
@@ -19,10 +20,9 @@ class Reader(row_fields.LineRows):
 
     def read(self, file_range: FileRange, log: ReadLog) -> Documents:
         """Yield the documents in the lines that the file range owns."""
-        lines = self.files.lines(file_range, log)
-        head = list(islice(lines, _LOOKED_AT))
+        lines: Iterator[text_lines.Line] = self.files.lines(file_range, log)
         key = f'"{self.text[0].partition(".")[0]}"'
-        for line in chain(head, lines):
+        while line := next(lines, None):
             if not line.owned:
                 return
             if not line.text.strip():
@@ -34,8 +34,10 @@ class Reader(row_fields.LineRows):
             except ValueError as error:
                 form = other_form(line.text) or formats.not_prose(line.text, "jsonl") if first else None
                 # In a file of another format, or with other fields, every line would be skipped.
-                lacks = row is not None and form is None and key not in line.text
-                later = lacks and any(key in each.text for each in head)
+                later = False
+                if first and row is not None and form is None and key not in line.text:
+                    head = list(islice(lines, _LOOKED_AT))
+                    later, lines = any(key in each.text for each in head), chain(head, lines)
                 alone = not first or later or (row is None and form is None)
                 other = not alone and file_range.path.lower().endswith(".json")  # as what says of a data set what it is
                 fault = str(error).partition("; set ")[0] if later else f"{form or error}"
