@@ -4,7 +4,7 @@
 # Guess: state_dict and load_state_dict carry a training on as if it had not stopped, as with AdamW.
 # Seen: "state" of the state_dict is empty. The moments lie in param_groups, by the tensor object as the key; after a
 #   load these are other objects, so that moments and step begin at zero, without a word, and after three resumes the
-#   weights are off by over half of the way that they went. What was loaded is neither used nor dropped, but saved
+#   weights are off by more than a fifth of their way. What was loaded is neither used nor dropped, but saved
 #   again: each resume adds weights and three moments to the file, which is then four times as large.
 # What follows: choose another optimizer where a training may be interrupted.
 set -euo pipefail

@@ -4,7 +4,7 @@
 # Guess: a mask of padding, (batch, 1, 1, keys), is spread over heads and queries, as the operator's text says ("shape
 #   must be broadcastable to (batch_size, q_num_heads, q_sequence_length, total_sequence_length)").
 # Seen: checker and shape inference accept it, onnx's reference computes it, the session opens; each run raises FAIL.
-#   Batch and heads may be 1, queries and keys may not: an encoder's mask of padding is the one kind that fails.
+#   Batch and heads may be 1, queries may not: of the shapes tried, an encoder's mask of padding alone fails.
 # What follows: expand it to (batch, 1, queries, keys) in the graph, which is right.
 set -euo pipefail
 place=$(mktemp -d)

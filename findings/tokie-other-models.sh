@@ -3,8 +3,8 @@
 #
 # Guess: a tokenizer.json that it opens gives the ids of tokenizers; one that it cannot follow is refused.
 # Seen: the common form of each kind is followed, and the rest left out without a word. Byte-level BPE drops
-#   add_prefix_space (RoBERTa for words in a list): the first word of each text is another. BPE over letters has a
-#   letter too many where words were cut; with `</w>` (HerBERT's kind) no word is found. Unigram drops Lowercase
+#   add_prefix_space (RoBERTa for words in a list): the first word of each text is another. BPE over letters gives
+#   other ids; with `</w>` (HerBERT's kind) no word is found. Unigram drops Lowercase
 #   (ALBERT's kind): capitals become <unk>. BertNormalizer's WordPiece and GPT-2's BPE are right.
 # What follows: compare ids on texts of your own before it takes the place of tokenizers.
 set -euo pipefail

@@ -7,7 +7,7 @@
 #   is that of the tokenizer.json: full-width letters, ligatures and no-break spaces are [UNK], and with a model that
 #   folds case capitals are too. A fixed NFC takes its place, without a word. XLMRobertaTokenizer follows the model.
 # What follows: models see texts otherwise than they were trained. Save DebertaV2TokenizerFast by transformers 4 and
-#   open its tokenizer.json by PreTrainedTokenizerFast, not by AutoTokenizer: so version 5 is right.
+#   open its tokenizer.json by PreTrainedTokenizerFast, not by AutoTokenizer: then version 5 reads them.
 set -euo pipefail
 place=$(mktemp -d)
 trap 'rm -rf "$place"' EXIT

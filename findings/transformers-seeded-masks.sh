@@ -8,7 +8,7 @@
 #   worker number. Shuffled, the n-th batch has its mask at the same places in each epoch. Without `seed`, and with
 #   persistent_workers=True, masks differ.
 # What follows: a training of many epochs has static masks. Set persistent_workers=True
-#   (Trainer: dataloader_persistent_workers), or set_seed in place of `seed`.
+#   (Trainer: dataloader_persistent_workers).
 set -euo pipefail
 place=$(mktemp -d)
 trap 'rm -rf "$place"' EXIT

@@ -151,10 +151,11 @@ def parse_examples(place: str, content: bytes, task: TaskConfig, labelled: bool 
     labels = labels_of(table, task) if labelled else [0.0] * len(table.rows)
     rows = list(zip(table.lines, zip(*texts, strict=True), labels, strict=True))
     empty = {line: f"{place}, line {line}: an ending is empty" for line, row, _ in rows if not all(row[endings:])}
-    answers = texts_of(table, "answer") if "answer" in table.names and task.label != "answer" else []
+    judged = labelled and table.names.count("answer") == 1 and "answer" not in needed
+    answers = texts_of(table, "answer") if judged else []
     if answers and {*answers} <= {"accept", "reject", "ignore"}:  # as of Prodigy
-        judged = zip(table.lines, answers, strict=True)
-        empty |= {line: f"{place}, line {line}: its answer is {one}" for line, one in judged if one != "accept"}
+        pairs = zip(table.lines, answers, strict=True)
+        empty |= {line: f"{place}, line {line}: its answer is {one}" for line, one in pairs if one != "accept"}
     table.malformed.extend(empty.values())
     found: list[Example] = [(row, value) for line, row, value in rows if line not in empty]
     if not found:
@@ -184,10 +185,13 @@ def labels_of(table: Table, task: TaskConfig) -> list[Any]:
     try:
         return [label_of(place, *each, task) for each in zip(table.lines, stated, strict=True)]
     except InputError as error:
-        names = sorted({*stated} - {"-"})
+        names, problem = sorted({*stated}), error.problem
+        if "-" in names and len(names) > 2 + (not task.labels):
+            names.remove("-")
+            problem = problem.replace("; ", "; leave out rows labelled -, and ")
         if error.key != "task.labels" or not 1 < len(names) <= MOST or not all(map(PLAIN.match, names)):
             raise
-        raise error.but(problem=f"{error.problem}=[{','.join(names)}]") from None
+        raise error.but(problem=f"{problem}=[{','.join(names)}]") from None
 
 
 def flags_of(table: Table) -> dict[str, list[bool]]:
@@ -269,7 +273,6 @@ def label_of(place: str, number: int, text: str, task: TaskConfig) -> Any:
         text = unicodedata.normalize("NFC", text)
         if text not in known:
             cure, key = ("; number endings from 0", None) if task.choices else ("; set task.labels", "task.labels")
-            cure, key = ("; leave out rows on whose label no one agreed", None) if text == "-" else (cure, key)
             raise InputError(f"label {text!r} is not one of {', '.join(known)}{cure}", key, path=place, line=number)
         return [known.index(text)] if task.multilabel else known.index(text)
     value = float(text) if tables.NUMBER.fullmatch(text) else math.nan

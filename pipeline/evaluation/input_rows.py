@@ -7,6 +7,7 @@ import codecs
 import csv
 import io
 import itertools
+import re
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -28,6 +29,8 @@ from pipeline.text import encodings
 TABLES = (".csv", ".tsv", ".json", ".jsonl", ".parquet")
 LOOKED_AT = 20  # lines, for what a header names
 NAMES, TAGGED = (frozenset(read_table(__file__, "input_rows.yaml")[kind].split()) for kind in ("texts", "tagged"))
+_TAGGED = re.compile(r"\S+[ \t](.*[ \t])?(O|[BIESLUM]-\S+)\s*")  # a line of a CoNLL file
+NO_LINES = ("CoNLL-U", "WikiExtractor's output", "a file of subtitles or a transcript")  # as `formats` names them
 ALONE = ("label", "sentence", "sentences", "text", "texts")  # also without other columns
 
 
@@ -81,7 +84,7 @@ def _rows(config: PredictConfig | EmbedConfig) -> Iterator[Row]:
     """
     place = config.input or "standard input"
     with readable(place):
-        if config.input and (Path(place).is_dir() or not Path(place).exists()):
+        if config.input and (Path(place).is_dir() or ({*"*?["} & {*place} and not Path(place).exists())):
             cure = "name one, or leave input out and pipe several: cat FILES | python -m …"
             raise InputError(f"is not a file; {cure}", "input", place, path=place)
         if config.input and table_files.ends(place, *TABLES):
@@ -179,13 +182,14 @@ def _kind_of(content: bytes, has_columns: bool) -> str:
 
 def _refuse_header(place: str, lines: list[str]) -> None:
     """Raise InputError if the first line seems to name columns, or to be JSON, as no text does."""
-    lines = [line[:1000].replace("\r", "") for line in lines if line.strip()]
+    lines = [line[:1000].replace("\r", "").rstrip("\n") for line in lines if line.strip()]
     if not lines:
         return
     if (lines[0].startswith("{") and {'"', ":"} <= {*lines[0]}) or lines[0].strip() in "[{":
         raise _question(place)
-    what, is_format, _ = (formats.not_prose("".join([*lines, "\n"])) or "").partition("; use ")
-    if is_format:
+    tagged = lines[0].startswith("-DOCSTART-") or (len(lines) > 1 and all(map(_TAGGED.fullmatch, lines)))
+    what = "is tagged words" if tagged else (formats.not_prose("\n".join([*lines, ""])) or "").partition("; use ")[0]
+    if tagged or what.removeprefix("is ") in NO_LINES:
         raise InputError(f"{what}, not texts; write one per line", path=place, line=1)
     for separator in "\t,;|":
         if _are_names(*csv.reader(lines, delimiter=separator), divided=separator != "\t"):

@@ -89,13 +89,14 @@ def is_marked(text: str) -> bool:
 
 
 def has_columns(lines: list[str], mark: str) -> bool:
-    """Return whether a mark, without a space after it in the first, divides nearly all lines into as many fields."""
+    """Return whether a mark that no space follows divides nearly all lines into as many fields, the last not empty."""
     quoting: Any = csv.QUOTE_NONE if mark == "\t" else csv.QUOTE_MINIMAL
     rows = csv.reader(lines, delimiter=mark, quoting=quoting)
     first = next(rows)
-    if len(lines) < _LOOKED_AT or len(first) < 2 or any(field.startswith(" ") for field in first):
+    if len(lines) < _LOOKED_AT or len(first) < 2 or not first[-1]:
         return False
-    return 1 + sum(len(row) == len(first) for row in rows) > _NEARLY * rows.line_num
+    alike = [first, *(row for row in rows if len(row) == len(first))]
+    return sum(not any(field.startswith(" ") for field in row) for row in alike) > _NEARLY * rows.line_num
 
 
 def numbers(head: str) -> str | None:

@@ -46,7 +46,6 @@ COMMANDS = read_table(__file__, "csv_commands.yaml")
 _INDEX = re.compile(r"-?\d+")
 _TAG = re.compile(f"[{OUTSIDE}0_-]|[{''.join(PREFIXES[1:])}][-_:].+")
 _BEGUN = re.compile(f"[BI{''.join(ALONE)}][-_]", re.IGNORECASE)
-_GLUED = re.compile(r"^B([^\W\d_].*)$(?s:.*)^I\1$", re.MULTILINE)  # in lines: both B and I before one type
 _LISTS = re.compile("\"\\['[^']*'(.)")  # in a field of CSV, and what divides their items
 _LANGUAGE = re.compile(r"[a-z-]{2,12}:")  # before each word of WikiANN: `en:Anna`
 _UNSPACED = re.compile(f"[{UNSPACED}]")
@@ -227,12 +226,16 @@ def name_numbers(place: str, parsed: Parsed, labels: Tags) -> Parsed:
         InputError: a number has no name, or tags are of a form that would be read as types.
     """
     every = {tag for _, tags in parsed[0] for tag in tags}
-    if glued := _GLUED.search("\n".join(sorted(every))):
-        problem = f"tags such as B{glued[1]} have no mark after B and I; write B-{glued[1]}"
+    if every <= {*labels}:
+        return parsed
+    entities = {tag for tag in every if tag.casefold() not in (OUTSIDE.casefold(), *NO_ENTITY)}
+    glued = sorted(tag for tag in entities if tag[0] == "B" and tag[1:2].isalpha() and f"I{tag[1:]}" in entities)
+    if glued and all(tag.startswith(PREFIXES[1:]) for tag in entities):
+        problem = f"tags such as {glued[0]} have no mark after B and I; write B-{glued[0][1:]}"
         raise InputError(problem, "task.label", path=place)
     if "*" in every and any(tag[:1] == "(" and tag[1:] for tag in every):
         raise InputError("has tags in brackets, as of CoNLL-2012; write B-, I- and O", "task.label", path=place)
-    if not every or not all(map(tables.NUMBER.fullmatch, every)) or every <= {*labels}:
+    if not all(map(tables.NUMBER.fullmatch, every)):
         return parsed
     if lost := [tag for tag in every if not tag.isdecimal() or int(tag) >= len(labels)]:
         cure = "task.labels=[O,B-PER,I-PER] names 0, 1 and 2; if these are no tags, set task.label=COLUMN"
@@ -295,10 +298,10 @@ def parse(place: str, content: bytes, columns: list[int]) -> Parsed:
     malformed = []
     lines = [line.strip(" \t\r") for line in table_files.decode(place, content, FORM).split("\n")]
     filled = [line for line in lines if line.strip()]
-    for mark in ",;\t":
-        divided = sum(mark in line and (mark == "\t" or "\t" not in line) for line in filled)
-        if 10 * divided > 9 * len(filled) and (cure := as_columns(place, filled, mark)):
-            raise InputError(f"is CSV; {FORM}{cure}", path=place)
+    for mark in (",", ";", tab := "\t"):
+        divided = sum(mark in line and (mark == tab or tab not in line) for line in filled)
+        if 10 * divided > 9 * len(filled) and (cure := as_columns(place, lines, mark)):
+            raise InputError(f"is {'a table' if mark == tab else 'CSV'}; {FORM}{cure}", path=place)
     is_comment, width = _comments(filled, columns)
     rows = [(n, _fields(line) if line.strip() else []) for n, line in enumerate(lines, 1) if not is_comment(line)]
     ids = [fields[0] for _, fields in rows if fields and "-DOCSTART-" not in fields]
@@ -341,9 +344,9 @@ def fault_of_words(column: int, sentences: list[Sentence]) -> str | None:
         return None
     if all(map(_ID.fullmatch, words[1:])):
         return f"has numbers, not words; set task.columns=['{column + 1}'], and task.label if not -1"
-    if len(words) > len(sentences) > 1 and all(len({*own}) == 1 for own, _ in sentences):
+    if len(words) >= 2 * len(sentences) > 2 and all(len({*own}) == 1 for own, _ in sentences):
         return f"has one word for all of a sentence, {words[0]!r}; set task.columns=[COLUMN]"
-    if code and all(word.startswith(code[0]) for word in words):
+    if code and column == 0 and all(word.startswith(code[0]) for word in words):
         return f"has {code[0]} before each word, as WikiANN; sed 's/^{code[0]}//' removes it"
     if column == 0 and all(map(_TAG.fullmatch, words)):
         return "has tags, not words; set task.columns=['1'] task.label=0"
@@ -352,11 +355,12 @@ def fault_of_words(column: int, sentences: list[Sentence]) -> str | None:
 
 def as_columns(place: str, lines: list[str], mark: str) -> str:
     """Return the command that makes columns, or rows, of CSV, and what to do then; empty: its tabs divide columns."""
-    first, *others = (name.strip(' "').casefold() for name in lines[0].split(mark))
+    head, *rows = lines
+    first, *others = (name.strip(' "').casefold() for name in head.split(mark))
     kind = "sentences" if first.startswith("sent") and not (NAMES | TAGGED).isdisjoint(others) else "words"
-    if mark == "\t" and not (kind == "sentences" and others[1:]):
+    if mark == "\t" and not (kind == "sentences" and others[1:] and all(rows[:-1])):
         return ""
-    lists = _LISTS.search("".join(lines[1:2]))
+    lists = _LISTS.search("".join(rows[:1]))
     if lists and lists[1] == " ":
         return "; export it again, as its lists have no commas"
     command = COMMANDS["lists" if lists else kind]

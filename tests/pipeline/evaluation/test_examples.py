@@ -104,7 +104,7 @@ def test_scores_are_numbers(tmp_path):
     [
         (HEADER + "0\tx\ty\tyes\n1\tx\ty\tmaybe\n", 3, "'maybe'"),
         ("index\ta\tlabel\n0\tx\tyes\n", 1, "'b'"),
-        (HEADER + "0\tx\ty\t-\n1\tx\ty\tyes\n", 2, "leave out rows"),  # as of SNLI
+        (HEADER + "0\tx\ty\t-\n1\tx\ty\tyes\n2\tx\ty\tno\n", 2, "leave out rows labelled -"),  # as of SNLI
         (HEADER, None, "rows"),
         (HEADER + "0\tx\n", None, "line 2: 2 fields"),
         (b"", None, "empty"),

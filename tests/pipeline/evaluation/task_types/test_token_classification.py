@@ -378,7 +378,7 @@ def test_csv_is_refused_with_a_command_that_makes_columns_of_it(tmp_path, wordpi
     ("text", "key"),
     [
         ("1\tEU\tB-ORG\n2\tsaid\tO\n\n1\tYes\tO\n", "task.columns"),  # as of GermEval 2014
-        ("bc/x\tEU\tB-ORG\nbc/x\tsaid\tO\n\nbc/x\tYes\tO\n", "task.columns"),  # as of CoNLL 2012
+        ("bc/x\tEU\tB-ORG\nbc/x\tsaid\tO\n\nbc/x\tYes\tO\nbc/x\t.\tO\n", "task.columns"),  # as of CoNLL 2012
         ("1\tthe\tthe\tDET\t_\n2-3\tcan't\t_\t_\t_\n2\tcan\tcan\tAUX\t_\n3\tnot\tnot\tPART\t_\n", "task.columns"),
         ("EU\tB-ORG\t_\nsaid\tO\t_\n", "task.label"),
         ("".join(f"It w{n} by x{n}\n" for n in range(30)), "task.label"),
