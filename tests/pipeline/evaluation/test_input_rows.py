@@ -128,9 +128,10 @@ def test_numbers_in_the_first_line_are_names_as_pandas_writes_them(tmp_path):
     assert [row.columns for row in rows(tmp_path / "b.csv", columns=["0"])] == [["a"], ["b"]]
 
 
-@pytest.mark.parametrize(
-    "text", ["-DOCSTART- -X- O\n\nEU NNP O\nand NNP O\n\nHe NNP O\n", "EU\tB-ORG\nsays\tO\n\nHe\tO\n"]
-)
+TAGGED = ["-DOCSTART- -X- O\n\nEU NNP O\n", "EU\tB-ORG\nsays\tO\n\nHe\tO\n", "EU U-ORG\nsays O\n", "a M-X\nb E-X\n"]
+
+
+@pytest.mark.parametrize("text", TAGGED)
 def test_words_with_tags_are_no_texts(text, tmp_path):
     (tmp_path / "in.txt").write_text(text)
     with refused(InputError, "tagged words", line=1):
@@ -139,7 +140,11 @@ def test_words_with_tags_are_no_texts(text, tmp_path):
 
 @pytest.mark.parametrize(
     ("text", "kind"),
-    [('<doc id="1" url="u" title="t">\nt\n\nIt is.\n</doc>\n', "WikiExtractor"), ("WEBVTT\n\n", "subtitles")],
+    [
+        ('<doc id="1" url="u" title="t">\nt\n\nIt is.\n</doc>\n', "WikiExtractor"),
+        ("WEBVTT\n\n", "subtitles"),
+        ("1\tEU\t_\tN\t_\t_\t0\troot\t_\t_\n" * 3, "CoNLL-U"),
+    ],
 )
 def test_what_is_no_text_in_lines_is_refused_by_its_beginning(text, kind, tmp_path):
     (tmp_path / "in.txt").write_text(text)
@@ -168,6 +173,7 @@ def test_a_first_line_that_names_columns_is_a_question(text, tmp_path):
 
 
 PLAIN = ["the cat\tsat\na dog\tran\n", "the text is long, and has commas\nb, c\n", "a\n1\n2\n", "{curly}\nb\n"]
+PLAIN += ["From 9 to 5 since 2009\nx\n", "Subject: refund\nDate: tomorrow\n"]
 PLAIN += ["Hello, world\nGood, bye\n", "text\n", "1,2\n3,4\n", 'a "quoted\nb"\n', "blood of type O\n"]
 
 

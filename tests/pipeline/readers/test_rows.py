@@ -519,7 +519,14 @@ MARKS = ["The/DT lamp/NN shines/VBZ", "(S (NP (DT The) (NN lamp)) (VP (VBZ shine
 MARKS += ["The lamp shines.\tLa lampe luit.", 'a1,"The lamp, it shines.",0']
 
 
-@pytest.mark.parametrize("text", [*MARKS, "The lamp (an old one) shines and shines, *really*, and does not rest."])
+UNMARKED = [
+    "The lamp (an old one) shines and shines, *really*, and does not rest.",
+    "वह दिल्ली में रहता है|",
+    "Long, and cold,",
+]
+
+
+@pytest.mark.parametrize("text", [*MARKS, *UNMARKED])
 def test_marks_of_a_format_at_many_words_are_noted(text, tmp_path):
     (tmp_path / "a.txt").write_text(f"{text}\n" * 20)
     noted = {MARKED in read(config(reader, tmp_path))[1].notes for reader in ("text", "lines", "books")}
@@ -545,7 +552,7 @@ def test_what_is_not_prose_by_its_name_is_refused(reader, name, tmp_path):
     ["1\n00:00:01,000 --> 00:00:03,500\nWords.\n", "WEBVTT\n\n00:01.000 --> 00:04.000\nWords.\n", TREEBANK,
      '{"text": "Words."}\n', "% a comment\n\\documentclass{article}\n", "WARC/1.0\r\nWARC-Type: warcinfo\r\n",
      "<TEI><text/></TEI>", '[\n {"text": "Words."}]', "From a@b Mon Jan 5 10:00:00 2026\nWords.\n", 'msgid "Words"\n',
-     "<doc id=\"1\">\n<s>\nWords\tNNS\tword\n", "From: a@b\nSubject: c\n\nWords.\n",
+     "<doc id=\"1\">\n<s>\nWords\tNNS\tword\nrun\tVB\trun\n", "From: a@b\nSubject: c\n\nWords.\n",
      "\\id GEN\n\\v 1 Words.\n", "# global.columns = ID FORM\n1\tWords\n", '<doc id="7">\nWords.\n', "a b O\n" * 3],
 )  # fmt: skip
 @pytest.mark.parametrize("reader", ["text", "books", "lines"])

@@ -21,7 +21,14 @@ from model.finetuning.features import UNLABELLED
 from pipeline.config import TaskConfig
 from pipeline.errors import ConfigError, InputError
 from pipeline.evaluation.task_types import token_classification
-from pipeline.evaluation.task_types.token_classification import Tagging, entities, entity_scores, parse, split_tags
+from pipeline.evaluation.task_types.token_classification import (
+    Tagging,
+    entities,
+    entity_scores,
+    name_numbers,
+    parse,
+    split_tags,
+)
 from pipeline.tokenization.wordpiece import WordPiece
 from tests.pipeline.evaluation.byte_level import learn_byte_level
 from tests.support.preparing import vocabulary
@@ -167,6 +174,11 @@ def test_words_have_the_ids_that_they_have_in_the_text(prefix_space):
     small = Tagging("", kind._task, bpe, 4)  # two words in a window: what follows has its space
     cut = [ids[1:-1].tolist() for ids in small.part_of([(words, [])], False, [], "").samples.ids]
     assert cut == [whole[:2], whole[2:]]
+
+
+def test_tags_that_a_task_names_are_taken_as_they_are():
+    parsed = ([(["a", "b"], ["BC", "IC"])], [])
+    assert name_numbers("", parsed, ["O", "BC", "IC"]) == parsed
 
 
 # Sentence, and what conlleval calls entities.
