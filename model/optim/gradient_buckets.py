@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any
 
 import torch
@@ -141,8 +142,9 @@ class FlatGradients:
 def buckets(group: int, parameters: TensorList, most: int) -> list[Bucket]:
     """Cut a parameter group into buckets of at most `most` elements, or of one parameter."""
     counts = [parameter.numel() for parameter in parameters]
+    starts = [0, *accumulate(counts)]
     return [
-        Bucket(group, first, sum(counts[:first]), parameters[first:last], sum(counts[first:last]))
+        Bucket(group, first, starts[first], parameters[first:last], starts[last] - starts[first])
         for first, last in chunk_by_numel(counts, most)
     ]
 

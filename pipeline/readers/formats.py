@@ -78,11 +78,12 @@ def is_table(head: str) -> bool:
 
 def is_marked(text: str) -> bool:
     """Return whether, at its beginning, a fourth of the words or half of the lines have marks, or all have columns."""
-    words = text[:_HEAD].split()
+    head = text[:_HEAD]
+    words = head.split()
     if len(words) < _LOOKED_AT:
         return False
-    lines = [line.strip().replace("\r", " ") for line in text[:_HEAD].split("\n") if line.strip()]
-    if not numbers(text[:_HEAD]) and any(has_columns(lines, mark) for mark in "\t,;|"):
+    lines = [line.strip().replace("\r", " ") for line in head.split("\n") if line.strip()]
+    if not numbers(head) and any(has_columns(lines, mark) for mark in "\t,;|"):
         return True
     marked = sum(1 for word in words if not word.isalnum() and _MARK.match(word))
     return 4 * marked > len(words) or 2 * sum(1 for line in lines if _MARK.match(line)) > len(lines)

@@ -218,6 +218,6 @@ def locate(folder: Path) -> Checkpoint:
                 print(f"{folder}: is not finished; taking {found[0]}", flush=True)
             return found
     near = [*sorted(folder.glob(f"*/{RUNS}")), *(above / RUNS for above in folder.parents[:2])]
-    made = next((path.parent for path in near if any(path.glob("*/step-*"))), None)
+    made = next((path.parent for path in near if any(map(steps, path.glob("*")))), None)
     cure = f"use {made}" if made else f"train first (python -m pipeline.train){hub_cure(folder)}"
     raise InputError(f"no checkpoint found; {cure}", path=folder)

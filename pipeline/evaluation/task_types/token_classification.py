@@ -298,10 +298,10 @@ def parse(place: str, content: bytes, columns: list[int]) -> Parsed:
     malformed = []
     lines = [line.strip(" \t\r") for line in table_files.decode(place, content, FORM).split("\n")]
     filled = [line for line in lines if line.strip()]
-    for mark in (",", ";", tab := "\t"):
-        divided = sum(mark in line and (mark == tab or tab not in line) for line in filled)
+    for mark, form in ((",", "CSV"), (";", "CSV"), ("\t", "a table")):
+        divided = sum(mark in line and (mark == "\t" or "\t" not in line) for line in filled)
         if 10 * divided > 9 * len(filled) and (cure := as_columns(place, lines, mark)):
-            raise InputError(f"is {'a table' if mark == tab else 'CSV'}; {FORM}{cure}", path=place)
+            raise InputError(f"is {form}; {FORM}{cure}", path=place)
     is_comment, width = _comments(filled, columns)
     rows = [(n, _fields(line) if line.strip() else []) for n, line in enumerate(lines, 1) if not is_comment(line)]
     ids = [fields[0] for _, fields in rows if fields and "-DOCSTART-" not in fields]

@@ -70,6 +70,8 @@ def rows(batch: Any) -> list[dict[str, Any] | UnicodeDecodeError]:
             column = column.cast(pa.timestamp("us", field.type.tz), safe=False)
         elif pa.types.is_float32(field.type):  # as it is shown: 0.7, not the 0.699999988 nearest to it
             column = column.cast(pa.string()).cast(pa.float64())
+        else:
+            continue
         batch = batch.set_column(number, field.name, column)
     try:
         return list(batch.to_pylist())
