@@ -12,8 +12,9 @@ from pipeline.errors import InputError, hub_cure, readable
 from pipeline.storage import strict_json
 from pipeline.tokenization import known_models, normalization, tokenizer_folder, wordpiece
 
-PIECES = "sentencepiece.bpe.model"  # under other names XLM-R's and CamemBERT's classes in transformers 5 find no words
-SENTENCEPIECE = "sentencepiece==0.2.2"  # later ones ask for a later protobuf than Beam's
+PIECES = "sentencepiece.bpe.model"  # under other names XLM-R's and CamemBERT's classes find no words
+# It asks SentencePiece how a model cuts text; transformers 5 takes each for Unigram, and cuts BPE otherwise.
+OLD = "python -m venv OLD && OLD/bin/pip install 'transformers<5' sentencepiece protobuf && OLD/bin/"
 SCORED = re.compile(rb"[^\t\n]+\t-?\d[\d.e+-]*\r?")  # a line of the list that SentencePiece writes
 
 
@@ -49,7 +50,7 @@ def refuse_others(path: Path) -> None:
         command = f'python -c "{rewrite}"'
         if found.suffix == ".model":
             copied = "" if found.name == PIECES else f"cp '{found}' '{folder / PIECES}' && "
-            command = f"{copied}pip install {SENTENCEPIECE} && {command}"
+            command = f"{copied}{OLD}{command}"
         kept = (
             [found.name, "merges.txt"] if found.name == "vocab.json" else [PIECES] if found.suffix == ".model" else []
         )

@@ -251,10 +251,10 @@ def test_files_of_other_tokenizers_are_rewritten_by_the_command_that_is_told(tmp
 
 
 @pytest.mark.parametrize(("name", "renamed"), [("spm.model", True), ("sentencepiece.bpe.model", False)])
-def test_a_model_of_sentencepiece_is_installed_for_and_named_as_transformers_finds_it(tmp_path, name, renamed):
+def test_a_model_of_sentencepiece_is_rewritten_by_a_transformers_that_cuts_bpe_as_it_does(tmp_path, name, renamed):
     (tmp_path / name).write_bytes(b"\n\x0e")
     (tmp_path / "config.json").write_text('{"model_type": "xlm-roberta"}')
-    with refused(InputError, "pip install sentencepiece", path=str(tmp_path / name)) as caught:
+    with refused(InputError, "OLD/bin/pip install 'transformers<5'", path=str(tmp_path / name)) as caught:
         make(tmp_path, tmp_path / "out", existing=str(tmp_path))
     assert (f"cp '{tmp_path / name}' '{tmp_path}/" in str(caught.value)) == renamed
     assert f"&& cp '{tmp_path}/sentencepiece.bpe.model' NEW, " in str(caught.value)
