@@ -25,6 +25,10 @@ def cache(tmp_path, monkeypatch):
     return path
 
 
+LETTERS = list("abcdefghijklmnopqrstuvwxyz")
+KNOWN = ["".join(np.random.default_rng(n).choice(LETTERS, 3 + n % 7)) for n in range(2000)]
+
+
 @pytest.fixture
 def words(tmp_path):
     """A run of 40 documents of 50 words, one of them twice."""
@@ -37,9 +41,7 @@ def words(tmp_path):
 def random_words(count, seed):
     """Words of a language in which some are frequent."""
     rng = np.random.default_rng(seed)
-    letters = np.array(list("abcdefghijklmnopqrstuvwxyz"))
-    known = ["".join(np.random.default_rng(n).choice(letters, 3 + n % 7)) for n in range(2000)]
-    return [known[min(int(rng.pareto(0.7) * 3), 1999)] for _ in range(count)]
+    return [KNOWN[min(int(rng.pareto(0.7) * 3), 1999)] for _ in range(count)]
 
 
 def test_a_plan_is_settings_that_can_be_typed(words, tmp_path):
@@ -91,7 +93,7 @@ def test_words_are_counted_once_each(words, tmp_path):
 
 def test_letters_of_two_bytes_say_as_much_as_those_of_one(words, tmp_path):
     latin = [" ".join(random_words(120, seed)) for seed in range(400)]
-    greek = str.maketrans("abcdefghijklmnopqrstuvwxyz", "αβγδεζηθικλμνξοπρστυφχψωϊϋ")
+    greek = str.maketrans("".join(LETTERS), "αβγδεζηθικλμνξοπρστυφχψωϊϋ")
     expected = []
     for number, texts in enumerate((latin, [text.translate(greek) for text in latin])):
         path = tmp_path / f"{number}.jsonl"
