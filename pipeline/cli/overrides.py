@@ -39,6 +39,7 @@ SEARCH_PATH = "hydra.searchpath"  # more folders of YAML files
 OPEN = re.compile(r"(corpus\.options|corpus\.parts|runner\.options)\b")  # groups that take any key
 # Of a run: keys of all trainings, whose schema the stages check.
 OF_TRAININGS = re.compile(r"^\+*(?=model\.\w)")
+_hints: Callable[[Any], dict[str, Any]] = functools.cache(typing.get_type_hints)  # a run asks for 400 keys
 
 
 def search_path(overrides: Words) -> Folders:
@@ -156,7 +157,7 @@ def type_of(schema: Any, key: str) -> Any:
     for name in key.split("."):
         if not dataclasses.is_dataclass(schema):
             return None if schema is None else Any
-        schema = typing.get_type_hints(schema).get(name)
+        schema = _hints(schema).get(name)
         parts = [part for part in typing.get_args(schema) if part is not type(None)]
         if isinstance(schema, types.UnionType) and len(parts) == 1:
             schema = parts[0]
