@@ -7,9 +7,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 import transformers
@@ -18,7 +16,7 @@ from model.huggingface import onnx_export
 from tests.model.served_folders import made, of_sentences, pretrained, tuned
 
 CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "bert-pipeline" / "consumers"
-KINDS: dict[str, tuple[str, Callable[..., None], list[str]]] = {  # architecture, maker, parts that are random
+KINDS = {  # architecture, maker, parts that are random
     "fill-mask": ("bert", pretrained, []),
     "modern fill-mask": ("modernbert", pretrained, []),
     "RoBERTa fill-mask": ("roberta", pretrained, []),
@@ -39,7 +37,6 @@ CLASSES = {  # transformers' heads of a folder
     "token-classification": ["ForTokenClassification"],
 }
 TEXTS = ["the uber the a b c", "über. the the the the the a b c d e f"]
-Runner = Callable[[str, Any], Any]
 PAGE = Path(__file__).parents[2] / "docs" / "works-with.md"
 CELLS = ("tool", "version", "works", "differs")  # of the page's table, the names of properties of tests
 
@@ -56,7 +53,7 @@ def pytest_terminal_summary(terminalreporter):
         return
     head, *lines = PAGE.read_text().split("|---|---|---|---|\n")
     rows = {line.split(" | ")[0][2:]: line for line in lines[0].splitlines()}
-    found: dict[str, dict[str, dict[str, None]]] = {}  # cells by program and column, in their order
+    found = {}  # cells by program and column, in their order
     for outcome in ("passed", "failed", "error", "skipped"):
         for report in terminalreporter.stats.get(outcome, []):
             said = list(report.user_properties)

@@ -22,7 +22,6 @@ POM = (
     "<project><modelVersion>4.0.0</modelVersion><groupId>a</groupId><artifactId>a</artifactId><version>1</version>"
     "<dependencies>{}</dependencies></project>"
 )
-Paths = list[str]
 
 
 def javascript(paths):

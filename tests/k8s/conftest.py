@@ -6,7 +6,6 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -17,7 +16,6 @@ from tests.k8s.control_plane import ControlPlane
 from tests.k8s.pod_script import this_machine
 from tests.k8s.small import Small
 
-Manifest = dict[str, Any]
 NUMBERS = itertools.count()
 
 OVERRIDES = """
@@ -84,7 +82,7 @@ def cluster(tmp_path_factory, root, has_cluster):
 def manifest(root):
     """`pretrain.yaml` for two small nodes without GPUs, and a part of the sample corpus."""
     text = (root / "k8s" / "pretrain.yaml").read_text()
-    manifest: Manifest = {"items": list(yaml.safe_load_all(text))}
+    manifest = {"items": list(yaml.safe_load_all(text))}
     manifest["items"][0]["data"] |= {"gpus": "0", "overrides": OVERRIDES}
     for item in manifest["items"]:
         if item["kind"] not in ("Job", "CronJob"):
@@ -120,7 +118,7 @@ def control(tmp_path_factory):
 @pytest.fixture
 def begin(control, tmp_path, monkeypatch):
     """A namespace of its own, which the client library finds by its kubeconfig."""
-    made: list[Small] = []
+    made = []
     count = next(NUMBERS)
 
     def make(ends):

@@ -9,10 +9,9 @@ import shutil
 import socket
 import subprocess
 import time
-from collections.abc import Callable
 from pathlib import Path
 
-from tests.k8s.api import Api, Object, Refused
+from tests.k8s.api import Api, Refused
 from tests.support.certificates import certify
 
 VERSION = "1.36.3"  # as in build-control-plane
@@ -28,7 +27,7 @@ TOKENS = {  # a program's token: its user and groups
 }
 
 
-def missing() -> str:
+def missing():
     """Return why there can be no control plane here; nothing if there can."""
     for name in ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl"):
         if not (PROGRAMS / name).exists():
@@ -36,18 +35,18 @@ def missing() -> str:
     return "" if shutil.which("etcd") else "etcd is not on this machine"
 
 
-def free_port(address: str) -> int:
+def free_port(address):
     """Return a TCP port of an address that nobody listens on now."""
     with socket.socket() as probe:
         probe.bind((address, 0))
-        port: int = probe.getsockname()[1]
+        port = probe.getsockname()[1]
         return port
 
 
 class ControlPlane:
     """Its processes, in `folder`, with the API server at `address`."""
 
-    def __init__(self, folder: Path, address: str):
+    def __init__(self, folder, address):
         self.folder, self.address, self.port = folder, address, free_port(address)
         self.certificate, self.key = certify(folder, address)
         self.url = f"https://{address}:{self.port}"
@@ -57,11 +56,11 @@ class ControlPlane:
         (folder / "tokens.csv").write_text("".join(lines))
         self.administrator = self.configuration("administrator", "default")
 
-    def api(self, token: str = "administrator") -> Api:
+    def api(self, token="administrator"):
         """Return a connection, for one thread."""
         return Api(self.url, self.certificate, token)
 
-    def configuration(self, user: str, namespace: str) -> Path:
+    def configuration(self, user, namespace):
         """Write the file by which a program finds the API server."""
         path = self.folder / f"{user}.kubeconfig"
         server = {"server": self.url, "certificate-authority": str(self.certificate)}
@@ -72,7 +71,7 @@ class ControlPlane:
         path.write_text(json.dumps({"apiVersion": "v1", "kind": "Config", **known}))
         return path
 
-    def start(self) -> "ControlPlane":
+    def start(self):
         """Start all; returns when the API server answers and has its default account."""
         peer = f"http://127.0.0.1:{free_port('127.0.0.1')}"
         clients = [f"--listen-client-urls={self.etcd}", f"--advertise-client-urls={self.etcd}"]
@@ -108,7 +107,7 @@ class ControlPlane:
         self.until(lambda: self.api().get("serviceaccounts", "default", "default"))
         return self
 
-    def start_kubeflow(self) -> None:
+    def start_kubeflow(self):
         """Start the controllers of TrainJobs and JobSets, with the definitions of their kinds."""
         kubectl = [KUBECTL, f"--kubeconfig={self.administrator}"]
         for words in (
@@ -119,7 +118,7 @@ class ControlPlane:
             assert done.returncode == 0, done.stderr
         self.run("kubeflow-controllers", folder=KUBEFLOW, KUBECONFIG=str(self.administrator))
 
-    def run(self, program: str, *flags: str, folder: Path = PROGRAMS, **environment: str) -> None:
+    def run(self, program, *flags, folder=PROGRAMS, **environment):
         """Start one program, which ends with this process."""
         known = folder / program
         path = str(known) if known.exists() else program
@@ -129,7 +128,7 @@ class ControlPlane:
             variables = {"PATH": os.environ["PATH"], "HOME": str(self.folder), **environment}
             self.processes[program] = subprocess.Popen(command, env=variables, **pipes)
 
-    def until(self, question: Callable[[], Object]) -> None:
+    def until(self, question):
         """Wait until a question to the API server has an answer."""
         end, answer = time.monotonic() + START, "none yet"
         while time.monotonic() < end:
@@ -142,22 +141,22 @@ class ControlPlane:
             time.sleep(0.2)
         raise AssertionError(f"{answer}\n{self.last_words('kube-apiserver')}")
 
-    def check(self) -> None:
+    def check(self):
         """Fail where a program has ended."""
         for name, process in self.processes.items():
             assert process.poll() is None, f"{name} ended:\n{self.last_words(name)}"
 
-    def last_words(self, program: str) -> str:
+    def last_words(self, program):
         """Return the end of a program's log."""
         return (self.folder / f"{program}.out").read_text(errors="replace")[-3000:]
 
-    def stop(self) -> None:
+    def stop(self):
         """End all programs, the store last."""
         for process in reversed(self.processes.values()):
             process.kill()
             process.wait()
 
-    def namespace(self, name: str, level: str = "restricted") -> None:
+    def namespace(self, name, level="restricted"):
         """Create a namespace that holds its pods to a Pod Security Standard, with a volume."""
         labels = {"pod-security.kubernetes.io/enforce": level}
         api = self.api()

@@ -5,14 +5,13 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 BASE = "localhost/debian-python:bookworm"
 PYTHON = "python3,python3-venv,ca-certificates"
 PIP = ("index-url", "extra-index-url", "find-links", "cert", "trusted-host")
 
 
-def sh(*words: str | Path, **options: Any) -> str:
+def sh(*words, **options):
     """What a command prints; its last words where it fails."""
     done = subprocess.run(list(map(str, words)), capture_output=True, text=True, **options)
     assert done.returncode == 0, f"{words}\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
@@ -22,18 +21,18 @@ def sh(*words: str | Path, **options: Any) -> str:
 class Builder:
     """Images in a store of their own below `folder`."""
 
-    def __init__(self, folder: Path):
+    def __init__(self, folder):
         self.folder = folder
         self.variant = ""  # of the trainer: cuda or cpu
         self.mounted: list[str] = []
         store = ("--root", folder / "store", "--runroot", folder / "run")
         self.command = ("buildah", *map(str, store), "--storage-driver", "overlay")
 
-    def buildah(self, *words: str | Path) -> str:
+    def buildah(self, *words):
         """What buildah prints."""
         return sh(*self.command, *words)
 
-    def base(self) -> None:
+    def base(self):
         """A root file system from Debian's packages, as an image."""
         tar = self.folder / "base.tar"
         sh("mmdebstrap", "--variant=minbase", f"--include={PYTHON}", "bookworm", tar)
@@ -43,7 +42,7 @@ class Builder:
         self.buildah("rm", scratch)
         tar.unlink()
 
-    def build(self, root: Path, target: str) -> str:
+    def build(self, root, target):
         """Build a target; its name."""
         name = f"bert-pipeline/{target}:0.2.0"
         self.variant = self.variant or variant(root)
@@ -51,7 +50,7 @@ class Builder:
         self.buildah("bud", *self.options(), *made_of, "--target", target, "--tag", name, root)
         return name
 
-    def options(self) -> list[str]:
+    def options(self):
         """What a build needs on this machine: its base, its packages, no container engine."""
         configuration, needed = pip_settings()
         (self.folder / "pip.conf").write_text(configuration)
@@ -59,18 +58,18 @@ class Builder:
         own = ["--build-arg", f"BASE={BASE}", "--secret", f"id=pip,src={self.folder}/pip.conf", *volumes]
         return ["--isolation", "chroot", "--layers", "--pull-never", *own]
 
-    def inspect(self, name: str) -> dict[str, Any]:
+    def inspect(self, name):
         """The OCI image: `config`, `history`."""
-        found: dict[str, Any] = json.loads(self.buildah("inspect", "--type", "image", name))
+        found = json.loads(self.buildah("inspect", "--type", "image", name))
         return dict(found["OCIv1"])
 
-    def mount(self, name: str) -> Path:
+    def mount(self, name):
         """The image's file system."""
         container = self.buildah("from", "--pull-never", name).strip()
         self.mounted.append(container)
         return Path(self.buildah("mount", container).strip())
 
-    def close(self) -> None:
+    def close(self):
         """Let go of all mounts, and of the store."""
         for container in self.mounted:
             self.buildah("umount", container)
@@ -78,7 +77,7 @@ class Builder:
         self.buildah("rmi", "--all", "--force")
 
 
-def variant(root: Path) -> str:
+def variant(root):
     """The trainer that this machine's package index can make, or the one of the environment.
 
     PyTorch's wheel without CUDA, 6 GB smaller in all, is on an index of its own.
@@ -92,9 +91,9 @@ def variant(root: Path) -> str:
     return "cpu" if asked.returncode == 0 else "cuda"
 
 
-def pip_settings() -> tuple[str, list[str]]:
+def pip_settings():
     """How pip finds packages on this machine: as a pip.conf, and the local paths in it."""
-    words: dict[str, list[str]] = {}
+    words = {}
     for line in sh(sys.executable, "-m", "pip", "config", "list").splitlines():
         key, _, value = line.partition("=")
         name = key.rpartition(".")[2]

@@ -19,20 +19,20 @@ import traceback
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.k8s.api import Api, Object, Refused, ended
-from tests.k8s.pod_script import Image, Script, host_name
+from tests.k8s.api import Refused, ended
+from tests.k8s.pod_script import Script, host_name
 
 TAIL = 2048  # bytes of a log that become a termination message
 HEARTBEAT = 3.0  # seconds between a node's signs of life
 CAPACITY = {"cpu": "64", "memory": "256Gi", "ephemeral-storage": "1000Gi", "pods": "110"}
 
 
-def sh(*words: str) -> None:
+def sh(*words):
     """Run a command that has to succeed."""
     subprocess.run(words, check=True, capture_output=True)
 
 
-def now() -> str:
+def now():
     """Return the time as the API writes it."""
     return datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
@@ -41,7 +41,7 @@ def now() -> str:
 class Sandbox:
     """A pod on this machine."""
 
-    pod: Object
+    pod: dict
     folder: Path  # a tmpfs of its own
     network: str
     address: str
@@ -49,15 +49,14 @@ class Sandbox:
     asked: float | None = None  # when it was asked to end
     killed: bool = False
 
-    def signal(self, number: int) -> None:
+    def signal(self, number):
         """Signal the process that is number 1 inside; with it all others end."""
         self.killed |= number == signal.SIGKILL
         with contextlib.suppress(OSError, IndexError, ValueError):
             os.kill(self.first(), number)
 
-    def first(self) -> int:
+    def first(self):
         """Return this machine's number of the process that is number 1 inside."""
-        assert self.process is not None
         children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
         while not (found := children.read_text().split()) and self.process.poll() is None:
             time.sleep(0.05)  # it is about to be forked
@@ -67,7 +66,7 @@ class Sandbox:
 class Network:
     """A bridge of this machine, and the pods' ends on it."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.tag = f"k{os.getpid() % 100000}"
         self.subnet = f"10.{100 + os.getpid() % 100}.{os.getpid() // 100 % 250}"
         self.address = f"{self.subnet}.1"  # of this machine
@@ -78,7 +77,7 @@ class Network:
         sh("ip", "address", "add", f"{self.subnet}.1/24", "dev", self.tag)
         sh("ip", "link", "set", self.tag, "up")
 
-    def join(self) -> tuple[str, str]:
+    def join(self):
         """Return the name of a new network namespace on the bridge, and its address."""
         number = next(self._numbers)
         network, address = f"{self.tag}-{number}", f"{self.subnet}.{number % 250 + 2}"
@@ -91,7 +90,7 @@ class Network:
         sh("ip", "-n", network, "link", "set", "lo", "up")
         return network, address
 
-    def close(self) -> None:
+    def close(self):
         """Take the bridge away."""
         subprocess.run(["ip", "link", "delete", self.tag], check=False, capture_output=True)
 
@@ -99,7 +98,7 @@ class Network:
 class Kubelet(threading.Thread):
     """Runs the pods that the scheduler gives to its `nodes`, until stopped."""
 
-    def __init__(self, api: Api, network: Network, folder: Path, images: dict[str, Image], nodes: int = 3):
+    def __init__(self, api, network, folder, images, nodes=3):
         super().__init__(daemon=True)
         self.api, self.network, self.folder, self.images = api, network, folder, images
         self.nodes = [f"node-{index}" for index in range(nodes)]
@@ -112,7 +111,7 @@ class Kubelet(threading.Thread):
         self.port = 0  # where logs are served
         self._alive = 0.0
 
-    def register(self, nodes: list[str]) -> None:
+    def register(self, nodes):
         """Create Nodes; the first signs of life follow."""
         for node in nodes:
             labels = {"kubernetes.io/hostname": node, "topology.kubernetes.io/zone": "a"}
@@ -124,7 +123,7 @@ class Kubelet(threading.Thread):
                 lease = {"metadata": {"name": node}, "spec": spec}
                 self.api.create("leases", "kube-node-lease", lease)
 
-    def beat(self) -> None:
+    def beat(self):
         """Say that the nodes are well."""
         if time.monotonic() - self._alive < HEARTBEAT:
             return
@@ -141,7 +140,7 @@ class Kubelet(threading.Thread):
                 self.api.patch("nodes", None, node, {"status": status}, "status")
                 self.api.patch("leases", "kube-node-lease", node, {"spec": {"renewTime": stamp}})
 
-    def run(self) -> None:
+    def run(self):
         """Look at everything, often."""
         try:
             while not self.stopping.wait(0.1):
@@ -157,14 +156,14 @@ class Kubelet(threading.Thread):
             self.error = traceback.format_exc()
             raise
 
-    def stop(self) -> None:
+    def stop(self):
         """End all pods."""
         self.stopping.set()
         self.join()
         for sandbox in list(self.sandboxes.values()):
             self.dispose(sandbox)
 
-    def sync(self, pod: Object) -> None:
+    def sync(self, pod):
         """Take one pod one step further."""
         sandbox = self.sandboxes.get(pod["metadata"]["uid"])
         leaves = "deletionTimestamp" in pod["metadata"]
@@ -177,7 +176,6 @@ class Kubelet(threading.Thread):
             else:
                 self.begin(pod)
         else:
-            assert sandbox.process is not None
             code = sandbox.process.poll()
             if code is not None:
                 code = 137 if sandbox.killed else code  # `unshare` does not pass it on
@@ -187,17 +185,17 @@ class Kubelet(threading.Thread):
             elif leaves:
                 self.end(sandbox, pod["metadata"]["deletionGracePeriodSeconds"])
 
-    def forget(self, known: set[str]) -> None:
+    def forget(self, known):
         """Take away what was left of pods that were deleted by force."""
         for uid, sandbox in list(self.sandboxes.items()):
             if uid not in known:
                 self.dispose(sandbox)
 
-    def log_of(self, pod: Object) -> Path:
+    def log_of(self, pod):
         """Return where a pod's output goes."""
         return self.folder / f"{pod['metadata']['namespace']}.{pod['metadata']['name']}.log"
 
-    def begin(self, pod: Object) -> None:
+    def begin(self, pod):
         """Make the sandbox, and start the command in it."""
         image = self.images[pod["spec"]["containers"][0]["image"]]
         network, address = self.network.join()
@@ -223,7 +221,7 @@ class Kubelet(threading.Thread):
         state = {"running": {"startedAt": now()}}
         self.report(pod, "Running", state, True, podIP=address, podIPs=[{"ip": address}], startTime=now())
 
-    def report(self, pod: Object, phase: str, state: Object, ready: bool, **more: object) -> None:
+    def report(self, pod, phase, state, ready, **more):
         """Write a pod's status."""
         container, stamp = pod["spec"]["containers"][0], now()
         kinds = ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady")
@@ -246,11 +244,11 @@ class Kubelet(threading.Thread):
         metadata = pod["metadata"]
         self.api.patch("pods", metadata["namespace"], metadata["name"], {"status": status}, "status")
 
-    def name_all(self, pods: list[Object]) -> None:
+    def name_all(self, pods):
         """Write every pod's hosts file: the names behind the headless Services."""
         if not self.sandboxes:
             return
-        lines: dict[str, list[str]] = {}
+        lines = {}
         live = {pod["metadata"]["uid"]: pod for pod in pods if not ended(pod)}
         for service in self.api.find("services"):
             space, name = service["metadata"]["namespace"], service["metadata"]["name"]
@@ -274,7 +272,7 @@ class Kubelet(threading.Thread):
             if not hosts.exists() or hosts.read_text() != text:
                 hosts.write_text(text)  # in place: it is mounted
 
-    def end(self, sandbox: Sandbox, grace: float) -> None:
+    def end(self, sandbox, grace):
         """SIGTERM to the first process; SIGKILL when the grace is over."""
         if sandbox.asked is None:
             sandbox.asked = time.monotonic()
@@ -282,15 +280,15 @@ class Kubelet(threading.Thread):
         elif time.monotonic() - sandbox.asked > grace:
             sandbox.signal(signal.SIGKILL)
 
-    def kill(self, namespace: str, pod: str) -> None:
+    def kill(self, namespace, pod):
         """SIGKILL, as when memory is short."""
         self._sandbox(namespace, pod).signal(signal.SIGKILL)
 
-    def cut(self, namespace: str, pod: str) -> None:
+    def cut(self, namespace, pod):
         """Take the pod's link down."""
         sh("ip", "-n", self._sandbox(namespace, pod).network, "link", "set", "eth0", "down")
 
-    def enter(self, namespace: str, pod: str, *words: str, given: bytes = b"") -> bytes:
+    def enter(self, namespace, pod, *words, given=b""):
         """Return what a command prints inside a pod, run as its user in its working directory."""
         sandbox = self._sandbox(namespace, pod)
         inside = sandbox.first()
@@ -305,7 +303,7 @@ class Kubelet(threading.Thread):
         assert done.returncode == 0, done.stderr
         return done.stdout
 
-    def die(self, node: str) -> None:
+    def die(self, node):
         """End a node as a loss of power does: its pods are gone, and nobody says so."""
         self.dead.add(node)
         for sandbox in list(self.sandboxes.values()):
@@ -313,17 +311,16 @@ class Kubelet(threading.Thread):
                 sh("ip", "-n", sandbox.network, "link", "set", "eth0", "down")
                 sandbox.signal(signal.SIGKILL)
 
-    def revive(self, node: str) -> None:
+    def revive(self, node):
         """Bring a node back as a new one."""
         self.dead.discard(node)
         self.register([node])
 
-    def _sandbox(self, namespace: str, pod: str) -> Sandbox:
+    def _sandbox(self, namespace, pod):
         return self.sandboxes[self.api.get("pods", namespace, pod)["metadata"]["uid"]]
 
-    def dispose(self, sandbox: Sandbox) -> None:
+    def dispose(self, sandbox):
         """Take a pod's namespaces and files away."""
-        assert sandbox.process is not None
         sandbox.signal(signal.SIGKILL)  # `unshare --kill-child` ends with the change of user
         sandbox.process.kill()
         sandbox.process.wait()
@@ -333,7 +330,7 @@ class Kubelet(threading.Thread):
         subprocess.run(["ip", "netns", "delete", sandbox.network], check=False, capture_output=True)
         self.sandboxes.pop(sandbox.pod["metadata"]["uid"], None)
 
-    def finish(self, pod: Object, code: int, log: str) -> None:
+    def finish(self, pod, code, log):
         """Write a pod's end into its status; one that was deleted goes."""
         words = ""
         policy = pod["spec"]["containers"][0].get("terminationMessagePolicy")
@@ -345,7 +342,7 @@ class Kubelet(threading.Thread):
         if "deletionTimestamp" in pod["metadata"]:
             self.release(pod)
 
-    def release(self, pod: Object) -> None:
+    def release(self, pod):
         """Let the API server forget a pod that has ended."""
         about = pod["metadata"]
         only = {"gracePeriodSeconds": 0, "preconditions": {"uid": about["uid"]}}

@@ -2,18 +2,14 @@
 
 import shutil
 import subprocess
-from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
 
 from tests.k8s.control_plane import KUBECTL
 
-Object = dict[str, Any]
 
-
-def kustomize(folder: Path) -> list[Object]:
+def kustomize(folder):
     """Return what kustomize makes of a folder."""
     kubectl = shutil.which("kubectl") or shutil.which(KUBECTL)
     if kubectl is None:
@@ -23,7 +19,7 @@ def kustomize(folder: Path) -> list[Object]:
     return list(yaml.load_all(made.stdout, yaml.CSafeLoader))  # as safe_load_all, in a tenth of the time
 
 
-def extended(root: Path, folder: Path, overlay: str, *components: str) -> Path:
+def extended(root, folder, overlay, *components):
     """Return the folder of a copied overlay with more components, before its own."""
     shutil.copytree(root / "k8s", folder / "k8s", symlinks=True)
     path = folder / "k8s" / "overlays" / overlay / "kustomization.yaml"
@@ -33,6 +29,6 @@ def extended(root: Path, folder: Path, overlay: str, *components: str) -> Path:
     return path.parent
 
 
-def of(items: list[Object], kind: str) -> dict[str, Object]:
+def of(items, kind):
     """Return the objects of a kind, by name."""
     return {i["metadata"]["name"]: i for i in items if i["kind"] == kind}

@@ -8,9 +8,8 @@ import shlex
 import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
 
-from tests.k8s.api import Api, Object, Refused
+from tests.k8s.api import Refused
 
 
 @dataclass(frozen=True)
@@ -24,20 +23,12 @@ class Image:
     working_directory: str = "/app"
 
 
-class Host(Protocol):
-    """What the kubelet knows that a pod does not."""
-
-    folder: Path  # of the volumes
-    server: dict[str, str]  # KUBERNETES_SERVICE_HOST and _PORT
-
-
-def host_name(pod: Object) -> str:
+def host_name(pod):
     """The pod's own host name."""
-    name: str = pod["spec"].get("hostname") or pod["metadata"]["name"]
-    return name
+    return pod["spec"].get("hostname") or pod["metadata"]["name"]
 
 
-def quantity(text: str) -> int:
+def quantity(text):
     """A resource quantity as a whole number, rounded up."""
     if str(text).endswith("m"):
         return -(-int(text[:-1]) // 1000)
@@ -45,14 +36,17 @@ def quantity(text: str) -> int:
 
 
 class Script:
-    """The shell script that turns fresh namespaces into a pod's."""
+    """The shell script that turns fresh namespaces into a pod's.
 
-    def __init__(self, api: Api, pod: Object, image: Image, folder: Path, host: Host):
+    The `host` knows the `folder` of the volumes, and the variables of the `server`.
+    """
+
+    def __init__(self, api, pod, image, folder, host):
         self.api, self.pod, self.image, self.folder, self.host = api, pod, image, folder, host
         self.container = pod["spec"]["containers"][0]
         self.space = pod["metadata"]["namespace"]
 
-    def text(self) -> str:
+    def text(self):
         """The script."""
         folder, root = self.folder, self.folder / "root"
         skeleton, upper = folder / "skeleton", folder / "upper"
@@ -91,12 +85,11 @@ class Script:
         ]
         return "\n".join(lines)
 
-    def place(self) -> str:
+    def place(self):
         """The working directory."""
-        place: str = self.container.get("workingDir") or self.image.working_directory
-        return place
+        return self.container.get("workingDir") or self.image.working_directory
 
-    def privileges(self) -> str:
+    def privileges(self):
         """`setpriv` as the security contexts say."""
         context = self.pod["spec"].get("securityContext", {})
         own = self.container.get("securityContext", {})
@@ -106,21 +99,21 @@ class Script:
             words += " --bounding-set=-all --inh-caps=-all"
         return words if own.get("allowPrivilegeEscalation", True) else words + " --no-new-privs"
 
-    def command(self) -> str:
+    def command(self):
         """What runs: `command` replaces the image's entry, `args` follow it."""
         words = self.container.get("command") or self.image.entrypoint
         arguments = self.container.get("args", [])
         known = {**self.image.environment, **self.variables()}
         return shlex.join(expand(word, known) for word in [*words, *arguments])
 
-    def environment(self) -> str:
+    def environment(self):
         """All variables, for `env`."""
         known = {**self.image.environment, **self.host.server, **self.variables()}
         return " ".join(shlex.quote(f"{name}={value}") for name, value in known.items())
 
-    def variables(self) -> dict[str, str]:
+    def variables(self):
         """The container's `envFrom` and `env`, resolved in their order."""
-        found: dict[str, str] = {"HOSTNAME": host_name(self.pod)}
+        found = {"HOSTNAME": host_name(self.pod)}
         for entry in self.container.get("envFrom", []):
             ((kind, what),) = entry.items()
             try:
@@ -136,7 +129,7 @@ class Script:
                 found[entry["name"]] = expand(value, found)
         return found
 
-    def value_from(self, source: dict[str, Any]) -> str | None:
+    def value_from(self, source):
         """One `valueFrom`; None for an optional one that is not there."""
         ((kind, what),) = source.items()
         if kind == "fieldRef":
@@ -154,14 +147,14 @@ class Script:
                 return None
             raise
 
-    def held(self, kind: str, what: Object) -> dict[str, str]:
+    def held(self, kind, what):
         """What a ConfigMap or a Secret holds."""
-        data: dict[str, str] = self.api.get(kind, self.space, what["name"]).get("data", {})
+        data = self.api.get(kind, self.space, what["name"]).get("data", {})
         if kind == "configmaps":
             return data
         return {name: base64.b64decode(value).decode() for name, value in data.items()}
 
-    def mounts(self) -> list[tuple[str, Path]]:
+    def mounts(self):
         """(place inside, what is mounted there)."""
         folder, spec = self.folder, self.pod["spec"]
         volumes = {volume["name"]: volume for volume in spec.get("volumes", [])}
@@ -177,7 +170,7 @@ class Script:
             found.append((mount["mountPath"], source))
         return [*found, *self.image.binds.items()]  # last: a volume may be mounted above one
 
-    def volume(self, volume: dict[str, Any]) -> Path:
+    def volume(self, volume):
         """The folder of a volume."""
         if "persistentVolumeClaim" in volume:
             name = volume["persistentVolumeClaim"]["claimName"]
@@ -199,13 +192,13 @@ class Script:
                     (path / item["path"]).write_text(str(text))
         return path
 
-    def write(self, path: Path, source: Object) -> None:
+    def write(self, path, source):
         """A ConfigMap's entries as files."""
         data = self.held("configmaps", source)
         for item in source["items"]:
             (path / item["path"]).write_text(data[item["key"]])
 
-    def token(self) -> str:
+    def token(self):
         """A token of the pod's account, as the kubelet asks for it."""
         account = {"metadata": {"name": self.pod["spec"]["serviceAccountName"]}}
         about = self.pod["metadata"]
@@ -215,12 +208,12 @@ class Script:
         return str(answer["status"]["token"])
 
 
-def expand(text: str, known: dict[str, str]) -> str:
+def expand(text, known):
     """`$(NAME)` of a manifest."""
     return re.sub(r"\$\((\w+)\)", lambda found: known.get(found[1], found[0]), text)
 
 
-def this_machine(repository: Path, python: Path) -> Image:
+def this_machine(repository, python):
     """An image that is this machine: its Python's environment, the working tree at /app."""
     tini = ["tini", "-g", "--"] if shutil.which("tini") else []
     path = f"{python.parent}:/usr/local/bin:/usr/bin:/bin"
@@ -230,7 +223,7 @@ def this_machine(repository: Path, python: Path) -> Image:
     return Image(Path("/"), environment, tini, binds)
 
 
-def image_of(root: Path, configuration: str) -> Image:
+def image_of(root, configuration):
     """A built image: its file system, and its OCI configuration as JSON."""
     config = json.loads(configuration)
     environment = dict(entry.split("=", 1) for entry in config.get("Env", []))

@@ -9,8 +9,6 @@ import ssl
 import subprocess
 import time
 import urllib.request
-from pathlib import Path
-from typing import Any
 
 import yaml
 
@@ -25,7 +23,7 @@ START = 60  # seconds for it to come up on a busy machine
 class Registry:
     """A process that serves images at `address`, with its files below `folder`."""
 
-    def __init__(self, folder: Path):
+    def __init__(self, folder):
         self.folder, self.log = folder, folder / "log"
         self.trusted, key = certify(folder, "127.0.0.1")
         (folder / "htpasswd").write_text(f"{USER}:{HASHED}\n")
@@ -43,7 +41,7 @@ class Registry:
         self.environment = {"SSL_CERT_FILE": str(self.trusted), "REGISTRY_AUTH_FILE": f"{folder}/auth.json"}
         self.address = ""
 
-    def start(self) -> "Registry":
+    def start(self):
         """Wait for its address."""
         until = time.monotonic() + START
         while not (found := re.search(r"listening on (127\.0\.0\.1:\d+)", self.log.read_text())):
@@ -53,7 +51,7 @@ class Registry:
         self.address = found[1]
         return self
 
-    def ask(self, path: str, kind: str = "*/*") -> bytes:
+    def ask(self, path, kind="*/*"):
         """Return what it answers to a user who is logged in."""
         login = base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode()
         request = urllib.request.Request(
@@ -61,16 +59,16 @@ class Registry:
         )
         context = ssl.create_default_context(cafile=str(self.trusted))
         with urllib.request.urlopen(request, context=context, timeout=60) as answer:
-            content: bytes = answer.read()
+            content = answer.read()
         return content
 
-    def image(self, name: str, tag: str) -> tuple[str, dict[str, Any]]:
+    def image(self, name, tag):
         """Return the digest of an image, by which alone it is read here, and its configuration."""
         digest = f"sha256:{hashlib.sha256(self.ask(f'{name}/manifests/{tag}', MANIFEST)).hexdigest()}"
         manifest = json.loads(self.ask(f"{name}/manifests/{digest}", MANIFEST))
         return digest, json.loads(self.ask(f"{name}/blobs/{manifest['config']['digest']}"))
 
-    def stop(self) -> None:
+    def stop(self):
         """End it, and remove its images."""
         self.process.terminate()
         self.process.wait()

@@ -7,9 +7,7 @@ the rules here are about what has to fit together.
 import functools
 import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import kubernetes_validate
 import yaml
@@ -29,11 +27,8 @@ UNITS |= {f"{each}i": 2.0 ** (10 * n) for n, each in enumerate("KMGT", 1)}
 # The validator reads all definitions again for each object.
 utils.schema_contents, utils.all_versions = map(functools.cache, (utils.schema_contents, utils.all_versions))
 
-Object = dict[str, Any]
-Faults = Iterator[str]
 
-
-def quantity(text: str | int | float) -> float | None:
+def quantity(text):
     """A resource quantity in units (bytes, cores); None where it is none."""
     found = re.fullmatch(r"(\d+(?:\.\d+)?)([a-zA-Z]*)", str(text))
     return float(found[1]) * UNITS[found[2]] if found and found[2] in UNITS else None
@@ -42,7 +37,7 @@ def quantity(text: str | int | float) -> float | None:
 class World:
     """All objects that are applied together, and the Jobs that the driver makes of the templates."""
 
-    def __init__(self, items: list[Object]):
+    def __init__(self, items):
         self.given = items
         self.templates = job_status.templates_of(items)
         self.made = [
@@ -53,23 +48,23 @@ class World:
         ]
         self.items = [*items, *self.made]
 
-    def all(self, kind: str) -> list[Object]:
+    def all(self, kind):
         """Those of a kind."""
         return [item for item in self.items if item["kind"] == kind]
 
-    def get(self, kind: str, name: str) -> Object | None:
+    def get(self, kind, name):
         """The one of this name."""
         return next((i for i in self.all(kind) if i["metadata"]["name"] == name), None)
 
-    def settings(self, name: str = "pretrain") -> dict[str, str]:
+    def settings(self, name="pretrain"):
         """The entries of a ConfigMap; by default what the user sets."""
         return (self.get("ConfigMap", name) or {}).get("data") or {}
 
-    def selected(self, labels: dict[str, str]) -> list[Object]:
+    def selected(self, labels):
         """The Jobs whose pods have all of these labels."""
         return [job for job in self.all("Job") if labels.items() <= labels_of(job).items()]
 
-    def environment(self, container: Object) -> dict[str, str]:
+    def environment(self, container):
         """The variables of a container whose values are known before it runs."""
         found = {}
         for entry in container.get("env", []):
@@ -80,18 +75,17 @@ class World:
         return found
 
 
-def labels_of(job: Object) -> dict[str, str]:
+def labels_of(job):
     """The labels of a Job's pods."""
     return job["spec"]["template"]["metadata"].get("labels") or {}
 
 
-def container_of(job: Object) -> Object:
+def container_of(job):
     """The first container of a Job's pods."""
-    found: Object = job["spec"]["template"]["spec"]["containers"][0]
-    return found
+    return job["spec"]["template"]["spec"]["containers"][0]
 
 
-def lacks(usual: Any, held: Any, where: str = "") -> Faults:
+def lacks(usual, held, where=""):
     """Where an object differs from what it usually has."""
     if isinstance(usual, dict) and isinstance(held, dict):
         for key, value in usual.items():
@@ -104,7 +98,7 @@ def lacks(usual: Any, held: Any, where: str = "") -> Faults:
         yield f"{where}: {held}, not {usual}"
 
 
-def faults(items: list[Object]) -> list[str]:
+def faults(items):
     """Everything that is wrong with these objects."""
     found = [fault for item in items for fault in schema_faults(json.dumps(item))]
     if found:
@@ -121,7 +115,7 @@ def faults(items: list[Object]) -> list[str]:
 
 
 @functools.cache
-def schema_faults(text: str) -> list[str]:
+def schema_faults(text):
     """Against the published schemas, which refuse unknown fields and wrong types."""
     item, found = json.loads(text), []
     if item["apiVersion"].startswith("trainer.kubeflow.org/"):
@@ -135,7 +129,7 @@ def schema_faults(text: str) -> list[str]:
     return found
 
 
-def names(world: World) -> Faults:
+def names(world):
     """Names and labels as DNS and the API want them; each object once; all of one application."""
     known = [(item["kind"], item["metadata"]["name"]) for item in world.given]
     yield from (f"{kind}/{name}: twice" for kind, name in set(known) if known.count((kind, name)) > 1)
@@ -150,7 +144,7 @@ def names(world: World) -> Faults:
                 yield f"{kind}/{name}: label {key}={value}"
 
 
-def job_faults(world: World, job: Object) -> Faults:
+def job_faults(world, job):
     """One Job without its pods."""
     spec, name, container = job["spec"], job["metadata"]["name"], container_of(job)
     arguments, is_stage = container.get("args", []), RUN_STAGE in container.get("args", [])
@@ -179,7 +173,7 @@ def job_faults(world: World, job: Object) -> Faults:
         yield from training_faults(world, job)
 
 
-def training_faults(world: World, job: Object) -> Faults:
+def training_faults(world, job):
     """What several nodes need to meet, to stop together and to start again."""
     spec, settings, labels, container = job["spec"], world.settings(), labels_of(job), container_of(job)
     pod = spec["template"]["spec"]
@@ -203,7 +197,7 @@ def training_faults(world: World, job: Object) -> Faults:
             yield "affinity: not of hosts, or not the Job's own pods"
 
 
-def budget_faults(world: World, budget: Object) -> Faults:
+def budget_faults(world, budget):
     """The disruption budget protects the training pods, all or none."""
     chosen = world.selected(budget["spec"]["selector"]["matchLabels"])
     if not chosen:
@@ -212,7 +206,7 @@ def budget_faults(world: World, budget: Object) -> Faults:
         yield "minAvailable is less than the number of nodes"
 
 
-def service_faults(world: World, service: Object) -> Faults:
+def service_faults(world, service):
     """A name for each pod, with ports that they have."""
     yield from lacks(USUAL["Service"], service["spec"])
     chosen = world.selected(service["spec"]["selector"])
@@ -224,27 +218,27 @@ def service_faults(world: World, service: Object) -> Faults:
             yield "a port that is none of its pods'"
 
 
-def role_faults(world: World, role: Object) -> Faults:
+def role_faults(world, role):
     """The driver may do what it does, and nothing else."""
     yield from (f"the driver must {rule}" for rule in USUAL["Role"] if rule not in role["rules"])
     yield from (f"the driver need not {rule}" for rule in role["rules"] if rule not in USUAL["Role"])
 
 
-def binding_faults(world: World, binding: Object) -> Faults:
+def binding_faults(world, binding):
     """A role and accounts that are there."""
     for one in (binding["roleRef"], *binding["subjects"]):
         if world.get(one["kind"], one["name"]) is None:
             yield f"no {one['kind']} {one['name']}"
 
 
-def policy_faults(world: World, policy: Object) -> Faults:
+def policy_faults(world, policy):
     """Pods of this application reach what they need; nobody reaches them."""
     yield from lacks(USUAL["NetworkPolicy"], policy["spec"])
     if len(world.selected(policy["spec"]["podSelector"].get("matchLabels") or {})) != len(world.all("Job")):
         yield "podSelector does not select all pods"
 
 
-def claim_faults(world: World, claim: Object) -> Faults:
+def claim_faults(world, claim):
     """A volume that many nodes share."""
     spread = any("affinity" in job["spec"]["template"]["spec"] for job in world.all("Job"))
     if spread and "ReadWriteMany" not in claim["spec"]["accessModes"]:
@@ -253,7 +247,7 @@ def claim_faults(world: World, claim: Object) -> Faults:
         yield "storage: no quantity"
 
 
-def stages(world: World) -> Faults:
+def stages(world):
     """Each kind of stage has one template; there is one driver."""
     for kind in (*STAGES, PREFLIGHT):
         found = [template.name for template in world.templates if kind in template.stages]
@@ -264,7 +258,7 @@ def stages(world: World) -> Faults:
         yield "not one driver"
 
 
-def settings(world: World) -> Faults:
+def settings(world):
     """The ConfigMap's overrides name a folder of the volume, for the run or copies of it."""
     text = world.settings().get("overrides", "")
     places = re.findall(r"^workdir=(\S+)", text, re.MULTILINE)
@@ -275,7 +269,7 @@ def settings(world: World) -> Faults:
         yield f"ConfigMap/pretrain: overrides: workdir={places}: not on a mounted volume"
 
 
-def pod_faults(world: World, job: Object) -> Faults:
+def pod_faults(world, job):
     """Everything that is wrong with a Job's pod template."""
     pod = job["spec"]["template"]["spec"]
     yield from lacks(USUAL["pod"], pod)
@@ -296,7 +290,7 @@ def pod_faults(world: World, job: Object) -> Faults:
         yield from probes(labels_of(job).get("app.kubernetes.io/component", ""), container)
 
 
-def resources(pod: Object, container: Object) -> Faults:
+def resources(pod, container):
     """Quantities that can be read; requests within limits; GPUs as the API wants them."""
     held = container.get("resources") or {}
     requests, limits = held.get("requests") or {}, held.get("limits") or {}
@@ -319,9 +313,9 @@ def resources(pod: Object, container: Object) -> Faults:
             yield "volumes: no memory at /dev/shm, where NCCL and data workers meet"
 
 
-def environment(world: World, container: Object) -> Faults:
+def environment(world, container):
     """References that resolve; variables that are there when they are used."""
-    known: set[str] = set()
+    known = set()
     kinds = [kind for entry in container.get("envFrom", []) for kind in entry]
     if kinds not in (["configMapRef"], ["configMapRef", "secretRef"]):
         yield f"envFrom: {kinds}: one ConfigMap of the user's, and a Secret where he says so"
@@ -348,7 +342,7 @@ def environment(world: World, container: Object) -> Faults:
         yield f"args: {unknown} not defined"
 
 
-def volumes(world: World, pod: Object) -> Faults:
+def volumes(world, pod):
     """Volumes of objects that are there, each once."""
     held = pod.get("volumes", [])
     if len({volume["name"] for volume in held}) < len(held) or any(len(volume) != 2 for volume in held):
@@ -364,7 +358,7 @@ def volumes(world: World, pod: Object) -> Faults:
             yield f"volumes: {name}: {volume['emptyDir']}"
 
 
-def mounts(pod: Object, container: Object) -> Faults:
+def mounts(pod, container):
     """Every mount has a volume; the read-only root leaves places to write."""
     named = {volume["name"]: volume for volume in pod.get("volumes", [])}
     held = container.get("volumeMounts", [])
@@ -383,7 +377,7 @@ def mounts(pod: Object, container: Object) -> Faults:
         yield "volumes: files in memory count against the container's memory limit"
 
 
-def probes(stage: str, container: Object) -> Faults:
+def probes(stage, container):
     """The liveness probe looks where the ranks leave their signs of life."""
     probe = container.get("livenessProbe")
     if not probe:

@@ -12,7 +12,6 @@ import yaml
 
 from pipeline.orchestration import run_stage
 from tests.k8s import control_plane
-from tests.k8s.api import Object
 from tests.k8s.control_plane import KUBECTL
 from tests.k8s.documented import of_the_page, words
 from tests.k8s.small import Driver
@@ -38,7 +37,7 @@ def overlay(root):
     made = subprocess.run(
         [KUBECTL, "kustomize", root / "k8s" / "overlays" / "trainjob"], capture_output=True, check=True
     ).stdout
-    items: list[Object] = list(yaml.safe_load_all(made))
+    items = list(yaml.safe_load_all(made))
     (runtime,) = (item["spec"] for item in items if item["kind"] == "TrainingRuntime")
     runtime["mlPolicy"]["numNodes"] = 2
     job = runtime["template"]["spec"]["replicatedJobs"][0]["template"]["spec"]
@@ -86,7 +85,7 @@ def test_the_server_takes_the_overlay_as_it_is(kubeflow, begin, root):
 
 
 def test_it_is_made_and_its_ranks_meet(kubeflow, begin, overlay, capsys, monkeypatch):
-    ends: list[tuple[int, str]] = []
+    ends = []
     small, driver = running(begin, ends, overlay, capsys)
     pod = next(
         pod for pod in pods(small) if pod["metadata"]["labels"]["batch.kubernetes.io/job-completion-index"] == "1"
@@ -114,7 +113,7 @@ def test_it_is_made_and_its_ranks_meet(kubeflow, begin, overlay, capsys, monkeyp
 
 
 def test_kubectl_pauses_and_restarts_it_and_it_ends_with_the_driver(kubeflow, begin, overlay, capsys, root):
-    ends: list[tuple[int, str]] = []
+    ends = []
     small, driver = running(begin, ends, overlay, capsys)
     (pause,) = map(words, of_the_page(root, "kubectl patch trainjob"))
     small.kubectl(*pause)

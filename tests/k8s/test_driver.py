@@ -112,7 +112,7 @@ def test_a_job_waits_in_the_queue_of_kueue_and_a_quota_that_is_too_small_is_said
 
 
 def test_the_states_of_stages_are_served_to_prometheus(begin, capsys):
-    ends: list[tuple[int, str]] = []
+    ends = []
     small = begin(lambda job: ends[0] if ends else None)
     small.declare("a")
     small.declare("b")

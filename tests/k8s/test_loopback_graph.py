@@ -3,7 +3,6 @@
 import json
 import subprocess
 import time
-from typing import Any
 
 import pytest
 
@@ -13,7 +12,6 @@ from tests.support.servers.wandb_server import KEY, WandbServer
 
 pytestmark = [pytest.mark.k8s, pytest.mark.timeout(2400)]
 
-Manifest = dict[str, Any]
 TRACKED = "train.tracking=wandb\ntrain.tracking.mode=online\nreport.tracking=wandb\n"
 
 

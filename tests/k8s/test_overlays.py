@@ -5,7 +5,6 @@ import json
 import re
 import shutil
 import subprocess
-from typing import Any
 
 import pytest
 import yaml
@@ -21,8 +20,7 @@ IDENTITIES += [("169.254.169.252", port) for port in (987, 988)]
 
 def egress(items):
     """The rules for destinations outside the namespace."""
-    rules: list[Any] = of(items, "NetworkPolicy")["pretrain"]["spec"]["egress"]
-    return rules
+    return of(items, "NetworkPolicy")["pretrain"]["spec"]["egress"]
 
 
 def is_allowed(items, address, port, protocol="TCP"):
@@ -129,8 +127,7 @@ STORIES: dict[str, tuple[dict[str, str], set[str]]] = {
 def rules(root):
     """The groups of the PrometheusRule, as a file of Prometheus has them."""
     path = root / "k8s" / "components" / "monitoring" / "alerts.yaml"
-    found: dict[str, Any] = yaml.safe_load(path.read_text())["spec"]
-    return found
+    return yaml.safe_load(path.read_text())["spec"]
 
 
 def promtool(*words):

@@ -12,10 +12,8 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
 
 import psutil
 
@@ -25,7 +23,7 @@ ROOT = Path(__file__).resolve().parents[2]
 LIMIT = 400.0  # seconds after which something hangs
 
 
-def missing(*tools: str) -> str | None:
+def missing(*tools):
     """Why machines cannot be made here; None where they can."""
     if os.geteuid() != 0:
         return "namespaces need root"
@@ -37,13 +35,13 @@ def missing(*tools: str) -> str | None:
     return f"no namespaces here: {probe.stderr.strip()}" if probe.returncode else None
 
 
-def run(*words: str) -> str:
+def run(*words):
     done = subprocess.run(words, check=False, capture_output=True, text=True)
     assert done.returncode == 0, f"{shlex.join(words)}: {done.stderr}"
     return done.stdout
 
 
-def clone(folder: Path) -> Path:
+def clone(folder):
     """What git has of the project, as a clone of it, with what is edited and not committed yet."""
     listed = run("git", "-C", str(ROOT), "ls-files", "-z", "--cached", "--others", "--exclude-standard")
     for name in filter(None, listed.split("\0")):
@@ -60,7 +58,7 @@ class Command:
     outer: "subprocess.Popen[bytes]"  # nsenter: it waits for the command
     log: Path
 
-    def processes(self) -> list[psutil.Process]:
+    def processes(self):
         """The command's own process first, then all below it."""
         try:
             below = psutil.Process(self.outer.pid).children(recursive=True)
@@ -68,22 +66,22 @@ class Command:
             return []
         return [child for child in below if child.name() not in ("setsid", "nsenter")]
 
-    def interrupt(self, number: int) -> None:
+    def interrupt(self, number):
         """Signal the command's process group, as a terminal does."""
         os.killpg(os.getpgid(self.processes()[0].pid), number)
 
-    def named(self, *words: str) -> list[psutil.Process]:
+    def named(self, *words):
         """The processes below it whose command line has all these words."""
         return [p for p in self.processes() if all(w in " ".join(p.cmdline()) for w in words)]
 
-    def wait(self, seconds: float = LIMIT) -> int:
+    def wait(self, seconds=LIMIT):
         """The exit code."""
         return self.outer.wait(seconds)
 
-    def text(self) -> str:
+    def text(self):
         return self.log.read_text(errors="replace")
 
-    def lines(self, start: str) -> list[str]:
+    def lines(self, start):
         return [line for line in self.text().splitlines() if line.startswith(start)]
 
 
@@ -98,7 +96,7 @@ class Machine:
     setup: list[str] = field(default_factory=list)  # shell lines of its first process
     first: "subprocess.Popen[bytes] | None" = None
 
-    def boot(self) -> None:
+    def boot(self):
         """Start its first process, which reaps all others."""
         script = "\n".join(
             [
@@ -121,27 +119,24 @@ class Machine:
             variables = {"PATH": os.environ["PATH"], "LANG": "C.UTF-8", "HOME": "/root"}
             self.first = subprocess.Popen([*enter, script], env=variables, **pipes)
         up = self.folder / "up"
-        wait_for(lambda: up.exists() or self.first.poll() is not None, "boot", 60)  # type: ignore[union-attr]
+        wait_for(lambda: up.exists() or self.first.poll() is not None, "boot", 60)
         assert up.exists(), (self.folder / "boot.log").read_text()
 
     @property
-    def init(self) -> int:
+    def init(self):
         """The first process, as this machine's parent sees it."""
-        assert self.first is not None
         return psutil.Process(self.first.pid).children()[0].pid
 
-    def enter(self, *words: str) -> list[str]:
+    def enter(self, *words):
         """A command line that runs a command on it."""
         spaces = ("--net", "--mount", "--uts", "--pid")
         return ["nsenter", "-t", str(self.init), *spaces, "--", *words]
 
-    def do(self, *words: str) -> str:
+    def do(self, *words):
         """Run a short command on it."""
         return run(*self.enter(*words))
 
-    def start(
-        self, words: Iterable[str], log: Path, folder: Path, environment: dict[str, str] | None = None
-    ) -> Command:
+    def start(self, words, log, folder, environment=None):
         """Start a command in a folder, as a user with the project's Python does."""
         path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
         inside = f"cd {shlex.quote(str(folder))} && exec {shlex.join(words)}"
@@ -153,7 +148,7 @@ class Machine:
             outer = subprocess.Popen(command, env=variables, start_new_session=True, **pipes)
         return Command(outer, log)
 
-    def processes(self, *words: str) -> list[psutil.Process]:
+    def processes(self, *words):
         """The processes on it whose command line has all these words; its first one is left out."""
         own, found = os.stat(f"/proc/{self.init}/ns/pid").st_ino, []
         for process in psutil.process_iter():
@@ -166,7 +161,7 @@ class Machine:
                 found.append(process)
         return found
 
-    def running(self, *ignored: str) -> list[str]:
+    def running(self, *ignored):
         """The command lines of all processes on it but its first one and those that begin so."""
         lines = []
         for process in self.processes():
@@ -174,16 +169,16 @@ class Machine:
                 lines.append(" ".join(process.cmdline()))
         return [line for line in lines if line and not line.startswith(("sleep 1", *ignored))]
 
-    def listens(self, port: int) -> bool:
+    def listens(self, port):
         """Return whether one of its processes serves a TCP port."""
         tables = [Path(f"/proc/{self.init}/net/{name}").read_text() for name in ("tcp", "tcp6")]
         return re.search(f":{port:04X} [0-9A-F]+:0000 0A ", "".join(tables)) is not None
 
-    def link(self, state: str) -> None:
+    def link(self, state):
         """Plug the cable in (`up`) or out (`down`)."""
         run("ip", "link", "set", f"{self.namespace}v", state)
 
-    def halt(self) -> None:
+    def halt(self):
         """Kill all that runs on it."""
         if self.first is not None:
             self.first.kill()
@@ -193,7 +188,7 @@ class Machine:
 class Machines:
     """Machines on one bridge, until the `with` block ends."""
 
-    def __init__(self, folder: Path, *names: str):
+    def __init__(self, folder, *names):
         self._mark = f"m{os.getpid() % 100000}"
         self.folder = folder
         self.all = [
@@ -201,7 +196,7 @@ class Machines:
             for number, name in enumerate(names)
         ]
 
-    def __enter__(self) -> list[Machine]:
+    def __enter__(self):
         run("ip", "link", "add", self._mark, "type", "bridge")
         run("ip", "link", "set", self._mark, "up")
         names = "".join(f"{machine.address} {machine.name}\n" for machine in self.all)
@@ -217,14 +212,12 @@ class Machines:
             run("ip", "-n", space, "link", "set", "lo", "up")
         return self.all
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind, error, trace):
         for machine in self.all:
             machine.halt()
             subprocess.run(["ip", "netns", "del", machine.namespace], check=False)
         subprocess.run(["ip", "link", "del", self._mark], check=False)
 
 
-def kill(process: psutil.Process) -> None:
+def kill(process):
     os.kill(process.pid, signal.SIGKILL)

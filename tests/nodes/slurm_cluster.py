@@ -8,7 +8,6 @@ import shlex
 import stat
 import subprocess
 import time
-from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import metadata
@@ -16,7 +15,7 @@ from pathlib import Path
 
 import psutil
 
-from tests.nodes.machines import Command, Machine, Machines, clone, kill
+from tests.nodes.machines import Machine, Machines, clone, kill
 from tests.support.waiting import wait_for
 
 GPUS = 8  # that each node seems to have
@@ -73,15 +72,15 @@ class Cluster:
     project: Path
 
     @property
-    def environment(self) -> dict[str, str]:
+    def environment(self):
         return {"SLURM_CONF": f"{self.folder}/slurm.conf", "TMPDIR": f"{self.folder}/tmp"}
 
-    def start(self, *words: str) -> Command:
+    def start(self, *words):
         """Start a command on the controller's machine, where users log in."""
         log = self.folder / f"command-{secrets.token_hex(4)}.log"
         return self.controller.start(words, log, self.project, self.environment)
 
-    def ask(self, *words: str) -> str:
+    def ask(self, *words):
         """What a short command prints; one of Slurm's may wait for ever."""
         command = self.start("timeout", "60", *words)
         assert command.wait() == 0, f"{words}: {command.text()}"
@@ -89,36 +88,36 @@ class Cluster:
         command.log.unlink()
         return said
 
-    def jobs(self) -> list[dict[str, str]]:
+    def jobs(self):
         """All jobs that Slurm knows, the newest last."""
         time.sleep(0.5)  # those who wait ask again and again
         shown = self.ask("scontrol", "--oneliner", "show", "job")
         found = [dict(re.findall(r"([\w/]+)=(\S*)", line)) for line in shown.splitlines()]
         return sorted((job for job in found if "JobId" in job), key=lambda job: int(job["JobId"]))
 
-    def job(self, name: str, workdir: Path) -> dict[str, str]:
+    def job(self, name, workdir):
         """The newest job of a stage of a run; empty where there is none yet."""
         named = [job for job in self.jobs() if job["JobName"] == f"bert-{name}" and workdir_of(job) == str(workdir)]
         return named[-1] if named else {}
 
-    def running(self, name: str, workdir: Path) -> dict[str, str]:
+    def running(self, name, workdir):
         """Wait until a stage's job runs."""
         wait_for(lambda: self.job(name, workdir).get("JobState") == "RUNNING", f"{name} runs", 900)
         return self.job(name, workdir)
 
-    def restarts(self, job: str) -> int:
+    def restarts(self, job):
         """How often a job was queued again."""
         (found,) = [found for found in self.jobs() if found["JobId"] == job]
         return int(found["Restarts"])
 
-    def cancel(self, *workdirs: Path) -> None:
+    def cancel(self, *workdirs):
         """Cancel all jobs of some runs, and wait for their end."""
         runs = [str(workdir) for workdir in workdirs]
         mine = [job["JobId"] for job in self.jobs() if workdir_of(job) in runs]
         self.ask("scancel", *mine)
         self.idle()
 
-    def stop_node(self, node: Machine) -> None:
+    def stop_node(self, node):
         """Kill all that runs on a node."""
         while node.running():
             for process in node.processes():
@@ -126,42 +125,42 @@ class Cluster:
                     if process.name() != "sleep":  # that of the machine's first process
                         kill(process)
 
-    def hold(self, node: Machine, start: int) -> Path:
+    def hold(self, node, start):
         """Keep a node from joining any training's start (counted from 0) until the file is gone."""
         path = self.folder / f"hold-{node.name}-{start}"
         path.touch()
         return path
 
-    def start_node(self, node: Machine) -> None:
+    def start_node(self, node):
         environment = self.environment | {"LANG": "C.UTF-8"}
         with (self.folder / f"{node.name}.out").open("ab") as log:
             command, variables = node.enter("setsid", "slurmd", "-D", "-N", node.name), {"PATH": os.environ["PATH"]}
             pipes = {"stdin": subprocess.DEVNULL, "stdout": log, "stderr": log}
             subprocess.Popen(command, env=environment | variables, **pipes)
 
-    def idle(self) -> None:
+    def idle(self):
         """Wait until no node runs anything of a job."""
         for node in self.nodes:
             wait_for(
-                lambda node=node: not node.running("slurmd", "/usr/sbin/slurmd"),  # type: ignore[misc]
+                lambda node=node: not node.running("slurmd", "/usr/sbin/slurmd"),
                 f"an end of {node.running('slurmd', '/usr/sbin/slurmd')} on {node.name}",
                 60,
             )
 
 
-def workdir_of(job: dict[str, str]) -> str:
+def workdir_of(job):
     """The folder of a job's run, which its comment has before a digest."""
     return job.get("Comment", "").partition("#")[0]
 
 
-def module(name: str) -> str:
+def module(name):
     """Return the path of a file of DeepSpeed, without importing it."""
     (found,) = [f for f in metadata.files("deepspeed") or [] if str(f) == name]
     return os.path.realpath(found.locate())
 
 
 @contextmanager
-def slurm_cluster(folder: Path) -> Iterator[Cluster]:
+def slurm_cluster(folder):
     for name in ("munge", "state", "tmp", "spool-n0", "spool-n1"):
         (folder / name).mkdir(parents=True)
     folder.chmod(0o755)

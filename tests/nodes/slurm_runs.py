@@ -2,7 +2,6 @@
 
 import shlex
 import shutil
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,7 +32,7 @@ VALUES |= {f"executor.{name}={old}": f"executor.{name}={new}" for name, old, new
 used: set[str] = set()  # the page's commands that were run
 
 
-def from_page(start: str, workdir: Path, *more: str, options: Iterable[str] = ()) -> list[str]:
+def from_page(start, workdir, *more, options=()):
     """Return the page's only command that begins so (without repeated blanks), for this cluster.
 
     `options` are added after the program, and `more` at the end.
@@ -59,14 +58,14 @@ class Run:
     workdir: Path
     driver: Command
 
-    def losses(self) -> int:
+    def losses(self):
         return sum(row["kind"] == "train" for row in read_metrics(self.workdir / "train"))
 
-    def checkpoints(self) -> list[int]:
+    def checkpoints(self):
         found = (self.workdir / "train").glob("checkpoints/*/step-*")
         return sorted(int(path.name[5:]) for path in found)
 
-    def learnt(self, more: int = 8) -> dict[str, str]:
+    def learnt(self, more=8):
         """Wait until training runs and has learnt some more; its job."""
         job = self.cluster.running("train", self.workdir)
         log = self.workdir / "logs" / f"train-{job['JobId']}.out"
@@ -76,14 +75,14 @@ class Run:
         )
         return self.cluster.job("train", self.workdir)
 
-    def processes(self) -> list[psutil.Process]:
+    def processes(self):
         """What runs on the nodes for the job."""
-        found: list[psutil.Process] = []
+        found = []
         for node in self.cluster.nodes:
             found += node.processes("python") + node.processes("slurmstepd")
         return found
 
-    def queued_again(self, before: dict[str, str], disturb: Callable[[], object], saved: bool, code: int = 0) -> None:
+    def queued_again(self, before, disturb, saved, code=0):
         """Disturb a job, and wait until it has been queued once more and all of it has ended.
 
         `saved`: with a newer checkpoint, else with none. `code`: the stage's, where the job queues
@@ -112,30 +111,30 @@ class Run:
             text = log.read_text(errors="replace")
             assert text.count(f"exit code {code}; requeued") == said + 1, text
 
-    def log(self, job: dict[str, str]) -> Path:
+    def log(self, job):
         """Return the file of a job's output."""
         return self.workdir / "logs" / f"{job['JobName'].removeprefix('bert-')}-{job['JobId']}.out"
 
 
-def alive(process: psutil.Process) -> bool:
+def alive(process):
     try:
         return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return False
 
 
-def start(cluster: Cluster, workdir: Path, *more: str, line: str = MAIN) -> Run:
+def start(cluster, workdir, *more, line=MAIN):
     """Start one of the page's `pipeline.run` commands."""
     words = from_page(line, workdir, "executor.poll=1", *more)
     return Run(cluster, workdir, cluster.start(*words))
 
 
-def weights(workdir: Path) -> str:
+def weights(workdir):
     manifest = require_manifest(workdir / "train", "train", "out")
     return sha256(workdir / "train" / manifest.figures["checkpoint"] / checkpoint_folder.WEIGHTS)
 
 
-def copy_of(run: Run, name: str, *without: str) -> Path:
+def copy_of(run, name, *without):
     """A folder where the stages before training are done as in the run."""
     done = [run.workdir / stage for stage in ("prepare", "tasks")]
     wait_for(lambda: all(Manifest.read(path) is not None for path in done), "shards", 900)
@@ -144,5 +143,5 @@ def copy_of(run: Run, name: str, *without: str) -> Path:
     return to
 
 
-def state(cluster: Cluster, job: str) -> str:
+def state(cluster, job):
     return next(found["JobState"] for found in cluster.jobs() if found["JobId"] == job)

@@ -2,12 +2,9 @@
 
 import shlex
 import shutil
-from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-
-import psutil
 
 from benchmarks.small import make_work, settings
 from model.tracking.metrics_file import read_metrics
@@ -15,7 +12,7 @@ from pipeline.records import checkpoint_folder
 from pipeline.records.manifest import require_manifest
 from pipeline.storage.checksums import sha256
 from tests.docs.fences import commands
-from tests.nodes.machines import ROOT, Command, Machine, Machines, clone, run
+from tests.nodes.machines import ROOT, Machine, Machines, clone, run
 from tests.support.waiting import wait_for
 
 STEPS = 300
@@ -51,37 +48,30 @@ class Lab:
     project: Path
 
     @property
-    def hostfile(self) -> Path:
+    def hostfile(self):
         return self.write_hosts("hosts", *(machine.name for machine in self.machines))
 
-    def write_hosts(self, name: str, *hosts: str, slots: Iterable[int] = (1, 1)) -> Path:
+    def write_hosts(self, name, *hosts, slots=(1, 1)):
         path = self.folder / name
         lines = [f"{host} slots={number}\n" for host, number in zip(hosts, slots, strict=True)]
         path.write_text("".join(lines))
         return path
 
-    def script(self, out: Path, *more: str) -> list[str]:
+    def script(self, out, *more):
         own = [f"steps={STEPS}", "save_every=1000", *LIMITS, *more]
         return ["model/train.py", *settings(self.folder / "work", out), *own]
 
-    def launch(
-        self,
-        out: Path,
-        *more: str,
-        options: tuple[str, ...] = (),
-        hostfile: Path | None = None,
-        environment: dict[str, str] | None = None,
-    ) -> Command:
+    def launch(self, out, *more, options=(), hostfile=None, environment=None):
         """The recommended command, started on the first machine."""
         words = [*LAUNCH, "--hostfile", str(hostfile or self.hostfile)]
         return self.start([*words, *options, *self.script(out, *more)], environment)
 
-    def plain(self, out: Path, *more: str, options: tuple[str, ...] = (), hostfile: Path | None = None) -> Command:
+    def plain(self, out, *more, options=(), hostfile=None):
         """DeepSpeed's own launcher."""
         words = ["deepspeed", "--hostfile", str(hostfile or self.hostfile), *options]
         return self.start([*words, *self.script(out, *more)])
 
-    def page(self, start: str, out: Path, number: int = 0) -> list[str]:
+    def page(self, start, out, number=0):
         """The page's only command that begins so, with the names and the training of this lab."""
         (line,) = [line for line in PAGE if line.startswith(start)]
         names = {"HOSTS": str(self.hostfile), "N": str(number), "FIRST_NODE": "node0"}
@@ -89,27 +79,27 @@ class Lab:
         script = words.index("model/train.py")
         return [*words[:script], *self.script(out)]
 
-    def start(self, words: list[str], environment: dict[str, str] | None = None) -> Command:
+    def start(self, words, environment=None):
         number = len(list(self.folder.glob("command-*.log")))
         log = self.folder / f"command-{number}.log"
         first = self.machines[0]
         temporary = {"TMPDIR": f"{first.folder}/tmp"}
         return first.start(words, log, self.project, temporary | (environment or {}))
 
-    def ranks(self, number: int) -> list[psutil.Process]:
+    def ranks(self, number):
         """The training processes on a machine."""
         return self.machines[number].processes("--local_rank", "train.py")
 
-    def rank(self, number: int) -> psutil.Process:
+    def rank(self, number):
         """The only training process on a machine."""
         (found,) = self.ranks(number)
         return found
 
-    def nothing_left(self) -> None:
+    def nothing_left(self):
         """Wait until no machine runs anything but its daemon, and no temporary folder is there."""
         for machine in self.machines:
             wait_for(
-                lambda machine=machine: not machine.running("sshd: /usr/sbin/sshd -f"),  # type: ignore[misc]
+                lambda machine=machine: not machine.running("sshd: /usr/sbin/sshd -f"),
                 f"an end of {machine.running('sshd: /usr/sbin/sshd -f')} on {machine.name}",
                 60,
             )
@@ -118,27 +108,27 @@ class Lab:
             assert left <= {"torchinductor_root"}, machine.name
 
 
-def losses(out: Path) -> int:
+def losses(out):
     return sum(row["kind"] == "train" for row in read_metrics(out))
 
 
-def steps(out: Path) -> list[int]:
+def steps(out):
     """The checkpoints."""
     return sorted(int(path.name[5:]) for path in out.glob("checkpoints/*/step-*"))
 
 
-def newest(out: Path) -> int:
+def newest(out):
     """The step of the last checkpoint; 0 where there is none."""
     return max([*steps(out), 0])
 
 
-def weights(out: Path) -> str:
+def weights(out):
     manifest = require_manifest(out, "train", "out")
     return sha256(out / manifest.figures["checkpoint"] / checkpoint_folder.WEIGHTS)
 
 
 @contextmanager
-def ssh_machines(folder: Path) -> Iterator[Lab]:
+def ssh_machines(folder):
     keys = folder / "keys"
     keys.mkdir(parents=True)
     run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(keys / "key"))
@@ -165,14 +155,14 @@ def ssh_machines(folder: Path) -> Iterator[Lab]:
         yield lab
 
 
-def train_on(lab: Lab, *settings: str, more: int = 8) -> tuple[Command, Path]:
+def train_on(lab, *settings, more=8):
     """Start the run that is disturbed again and again, and wait for some more steps of it."""
     out = lab.folder / "train"
     if (out / "manifest.json").exists():  # a test before this one failed, and let it end
         shutil.rmtree(out)
     command, before = lab.launch(out, *settings), newest(out)
 
-    def learnt() -> bool:
+    def learnt():
         assert command.outer.poll() is None, command.text()
         return f"step {before + more}/" in command.text()
 
@@ -180,7 +170,7 @@ def train_on(lab: Lab, *settings: str, more: int = 8) -> tuple[Command, Path]:
     return command, out
 
 
-def ended(lab: Lab, command: Command, out: Path, code: int, saved: bool) -> None:
+def ended(lab, command, out, code, saved):
     """The run has ended with `code` and left nothing; `saved`: with a newer checkpoint."""
     before = newest(out)
     assert command.wait() == code, command.text()

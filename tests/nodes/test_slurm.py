@@ -253,13 +253,13 @@ def test_a_time_limit_saves_and_queues_again(run):
         both.append(start(run.cluster, workdir, *settings))
         assert both[-1].driver.wait() == Exit.DONE, both[-1].driver.text()
     for each in both:
-        wait_for(lambda each=each: each.losses() > 3, "it trains", 900)  # type: ignore[misc]
+        wait_for(lambda each=each: each.losses() > 3, "it trains", 900)
         job = run.cluster.job("train", each.workdir)
         minutes = int(job["RunTime"].split(":")[1]) + 2  # it may be slow until here
         run.cluster.ask("scontrol", "update", f"JobId={job['JobId']}", f"TimeLimit={minutes}")
     for each in both:
         job = run.cluster.job("train", each.workdir)
-        wait_for(lambda job=job: run.cluster.restarts(job["JobId"]) >= 1, "in the queue", 600)  # type: ignore[misc]
+        wait_for(lambda job=job: run.cluster.restarts(job["JobId"]) >= 1, "in the queue", 600)
         assert each.checkpoints()
     log = next((both[1].workdir / "logs").glob("train-*.out")).read_text()
     assert "requeued" in log
@@ -322,7 +322,7 @@ def test_mistakes_of_the_user_fail_at_once(cluster):
         more = [*typed.split(), f"workdir={cluster.folder / 'wrong'}"] if typed else []
         jobs[typed] = cluster.ask("sbatch", *words, "deploy/slurm.sh", *more).strip()
     for typed, job in jobs.items():
-        wait_for(lambda job=job: state(cluster, job) == "FAILED", "its end")  # type: ignore[misc]
+        wait_for(lambda job=job: state(cluster, job) == "FAILED", "its end")
         (found,) = [found for found in cluster.jobs() if found["JobId"] == job]
         assert (found["ExitCode"], found["Restarts"]) == (f"{int(Exit.USER)}:0", "0")
         log = (cluster.project / f"bert-pretrain-{job}.out").read_text()
