@@ -2,10 +2,11 @@
 # budtiktok 0.1.0 ("Drop-in replacement for HuggingFace tokenizers API"), beside tokenizers 0.23.3.
 #
 # Guess: a tokenizer.json of byte-level BPE gives its own ids, whatever other tokenizers the process has opened.
-# Seen: the second that is opened gives each word that the first has seen the ids of the first: words are remembered for
-#   the whole process, not for a tokenizer. In a process of its own it is right. And "[MASK]" in a text is not the
+# Seen: the second that is opened gives each word that the first has seen the ids of the first: words are remembered
+#   for the whole process, not for a tokenizer. In a process of its own it is right. And "[MASK]" in a text is not the
 #   special token but letters, in each of them.
-# What follows: comparing a teacher's tokenizer with a student's there shows no difference. One process, one tokenizer.
+# What follows: comparing a teacher's tokenizer with a student's there shows no difference. One process, one
+#   tokenizer.
 set -euo pipefail
 place=$(mktemp -d)
 trap 'rm -rf "$place"' EXIT

@@ -2,11 +2,12 @@
 # chonkie 1.7.0 (TokenChunker), tokenizers 0.23.3.
 #
 # Guess: a chunk is a part of the text, text[chunk.start_index:chunk.end_index], whatever tokenizer counts its length.
-# Seen: a chunk is what the tokenizer decodes. With an uncased BERT's it is lower case, has no accents, other blanks, and
-#   lacks each word that is [UNK]; a word may begin as "##". Its indices are sums of such lengths, so that they drift: with
-#   chonkie's own tokenizer "word", too, each chunk is one letter further off. SentenceChunker, with the same
-#   tokenizers, is right.
-# What follows: count tokens by the encoder that embeds, but cut with SentenceChunker, or by the offsets of tokenizers.
+# Seen: a chunk is what the tokenizer decodes. With an uncased BERT's it is lower case, has no accents, other blanks,
+#   and lacks each word that is [UNK]; a word may begin as "##". Its indices are sums of such lengths, so that they
+#   drift: with chonkie's own tokenizer "word", too, each chunk is one letter further off. SentenceChunker, with the
+#   same tokenizers, is right.
+# What follows: count tokens by the encoder that embeds, but cut with SentenceChunker, or by the offsets of
+#   tokenizers.
 set -euo pipefail
 place=$(mktemp -d)
 trap 'rm -rf "$place"' EXIT

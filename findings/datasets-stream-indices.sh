@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # datasets 5.2.0 (IterableDataset.map and filter with with_indices=True).
 #
-# Guess: the index of a row of a stream is its place in the data set, and no two rows have the same; ids and a held-out
-#   share made by it stay what they are when the stream is shuffled or divided afterwards.
+# Guess: the index of a row of a stream is its place in the data set, and no two rows have the same; ids and a
+#   held-out share made by it stay what they are when the stream is shuffled or divided afterwards.
 # Seen: each shard counts from 0 as soon as a shuffle or split_dataset_by_node follows (workers of a DataLoader do the
-#   same): ids of eight rows in four shards are 0 and 1, four times each, and a filter that holds out "every fourth row"
-#   holds out others, or none: rows are in training and test. Unshuffled, undivided all is right. No warning.
+#   same): ids of eight rows in four shards are 0 and 1, four times each, and a filter that holds out "every fourth
+#   row" holds out others, or none: rows are in training and test. Unshuffled, undivided all is right. No warning.
 # What follows: write ids into the data, or make them of the text (a hash), before it becomes a stream.
 set -euo pipefail
 place=$(mktemp -d)

@@ -3,8 +3,8 @@
 #
 # Guess: BertFullTokenizer(vocabulary, lowerCase) cuts as BERT's own tokenizer: with false, for a cased model, words
 #   stay as they are; Chinese characters are words each.
-# Seen: accents are dropped with false too: "café" of a cased vocabulary is found as "cafe" or not at all. Chinese is one
-#   word up to the next blank, which is [UNK], though each character is in the vocabulary. Zero-width spaces and
+# Seen: accents are dropped with false too: "café" of a cased vocabulary is found as "cafe" or not at all. Chinese is
+#   one word up to the next blank, which is [UNK], though each character is in the vocabulary. Zero-width spaces and
 #   soft hyphens stay and make their words [UNK].
 # What follows: open tokenizer.json by ai.djl.huggingface.tokenizers instead.
 set -euo pipefail
@@ -21,7 +21,8 @@ cat > pom.xml <<'XML'
   </dependencies>
 </project>
 XML
-mvn -q -B -Dmaven.repo.local="$place/m2" dependency:copy-dependencies -DoutputDirectory=lib > log 2>&1 || { cat log; exit 1; }
+mvn -q -B -Dmaven.repo.local="$place/m2" dependency:copy-dependencies -DoutputDirectory=lib \
+    > log 2>&1 || { cat log; exit 1; }
 cat > Try.java <<'JAVA'
 import ai.djl.modality.nlp.DefaultVocabulary;
 import ai.djl.modality.nlp.bert.BertFullTokenizer;

@@ -2,9 +2,9 @@
 # inscriptis 2.7.6 (get_text, "layout-aware"), beside resiliparse 2.0.1.
 #
 # Guess: what a browser shows on lines of their own is no single word in the text, as in resiliparse.
-# Seen: <section>, <dl>, <dt>, <dd>, <details>, <fieldset>, <form>, <hr> and others are inline: the last word before and
-#   the first after are one ("CorpusA set of texts.TokenA unit."), in both of its style sheets. <div>, <article>, <p> and
-#   lists are right.
+# Seen: <section>, <dl>, <dt>, <dd>, <details>, <fieldset>, <form>, <hr> and others are inline: the last word before
+#   and the first after are one ("CorpusA set of texts.TokenA unit."), in both of its style sheets. <div>, <article>,
+#   <p> and lists are right.
 # What follows: glossaries and pages of HTML 5 give words that nobody wrote. Give ParserConfig a css with
 #   HtmlElement(display=Display.block) for them, which is right.
 set -euo pipefail

@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # litdata 0.2.76 (optimize, StreamingDataset), torch 2.13.0. (Installs 5 GB.)
 #
-# Guess: a function that gives optimize a list of token ids for each text, as tokenizers do, stores lists; or is refused.
-# Seen: each row comes back with the length of the first: shorter texts end with ids 0 that nobody wrote, longer ones are
-#   cut, without a word. Where the first is empty all are. As a value of a dict ({"input_ids": [...]}), as an array or a
-#   tensor, each keeps its length. bytes come back as memoryview.
+# Guess: a function that gives optimize a list of token ids for each text, as tokenizers do, stores lists; or is
+#   refused.
+# Seen: each row comes back with the length of the first: shorter texts end with ids 0 that nobody wrote, longer ones
+#   are cut, without a word. Where the first is empty all are. As a value of a dict ({"input_ids": [...]}), as an
+#   array or a tensor, each keeps its length. bytes come back as memoryview.
 # What follows: give it numpy arrays or tensors, and compare a few rows with what was written.
 set -euo pipefail
 place=$(mktemp -d)

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # model2vec 0.10.0 (StaticModel.encode), tokenizers 0.23.3.
 #
-# Guess: max_length (512 unless told) counts tokens, as its docstring says: "Any tokens beyond this length are truncated".
+# Guess: max_length (512 unless told) counts tokens, as its docstring says: "Any tokens beyond this length are
+#   truncated".
 # Seen: a text is first cut at max_length times the median length, in letters, of the vocabulary's entries. Where most
 #   entries are single characters, as in vocabularies for Chinese, that is 512 letters: of 400 English words 57 are
 #   used, without a word, and max_length=100 uses 11. With max_length=None all are.

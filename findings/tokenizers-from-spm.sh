@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
 # tokenizers 0.23.3 (SentencePieceUnigramTokenizer.from_spm), beside sentencepiece 0.2.3.
 #
-# Guess: from_spm makes of a Unigram .model a tokenizer with the model's pieces, or refuses an option it cannot follow.
-# Seen: any text with a blank or a line's end after it, as lines of a file have, gets a further piece "_", also with the
-#   options that SentencePiece has unless told. Left out without a word: add_dummy_prefix=False and
-#   treat_whitespace_as_suffix, which make other pieces of each text, and remove_extra_whitespaces=False. The vocabulary's
-#   ids are the model's, so nothing looks wrong.
+# Guess: from_spm makes of a Unigram .model a tokenizer with the model's pieces, or refuses an option it cannot
+#   follow.
+# Seen: any text with a blank or a line's end after it, as lines of a file have, gets a further piece "_", also with
+#   the options that SentencePiece has unless told. Left out without a word: add_dummy_prefix=False and
+#   treat_whitespace_as_suffix, which make other pieces of each text, and remove_extra_whitespaces=False. The
+#   vocabulary's ids are the model's, so nothing looks wrong.
 # What follows: strip texts before, and look at normalizer_spec and trainer_spec of the .model first.
 set -euo pipefail
 place=$(mktemp -d)

@@ -3,10 +3,12 @@
 # sentencepiece 0.2.3 (PyPI).
 #
 # Guess: the normalizer Precompiled, which has in itself the table of a SentencePiece model, does what the table says.
-# Seen: the table is not read; NFKC and a fixed list take its place, without a word. SentencePiece's nmt_nfkc keeps the
-#   joiner U+200D, which Sinhala and many emoji are written with: here it is a space, so that the word "Sri" is cut in
-#   two. With nmt_nfkc_cf, whose table folds case, capitals stay and are unknown. tokenizers follows both tables.
-# What follows: compare ids on the languages that are served; add Lowercase to a tokenizer.json whose table folds case.
+# Seen: the table is not read; NFKC and a fixed list take its place, without a word. SentencePiece's nmt_nfkc keeps
+#   the joiner U+200D, which Sinhala and many emoji are written with: here it is a space, so that the word "Sri" is
+#   cut in two. With nmt_nfkc_cf, whose table folds case, capitals stay and are unknown. tokenizers follows both
+#   tables.
+# What follows: compare ids on the languages that are served; add Lowercase to a tokenizer.json whose table folds
+#   case.
 set -euo pipefail
 place=$(mktemp -d)
 trap 'rm -rf "$place"' EXIT

@@ -2,8 +2,8 @@
 # torch 2.13.0 (torch.onnx.export with dynamo=False), onnx 1.23.2, onnxscript 0.7.2. (Installs 5 GB.)
 #
 # Guess: an export leaves each module in the mode that it was in. The mode is changed for the trace, and set back.
-# Seen: what is set back is the mode of the module that was given, for all in it. An encoder in eval(), given within a new
-#   module that picks one output, is in training mode afterwards: the same input has another vector each time, by
+# Seen: what is set back is the mode of the module that was given, for all in it. An encoder in eval(), given within a
+#   new module that picks one output, is in training mode afterwards: the same input has another vector each time, by
 #   dropout, and a check against the graph, which is right, fails. In a training that exports now and then, frozen
 #   parts in eval() drop from then on. dynamo=True, torch.jit.trace and torch.export leave modes as they were.
 # What follows: call eval() on the outermost module, and on frozen parts again after the export.
@@ -48,7 +48,7 @@ def export(model: nn.Module, dynamo: bool) -> None:
 
 
 def after(dynamo: bool, wrapped_eval: bool = False) -> tuple[bool, bool]:
-    """Of an encoder in eval(), after it was exported in another module: whether it trains, and its vectors are equal."""
+    """Whether an encoder in eval() trains once it was exported in another module, and its vectors are equal."""
     torch.manual_seed(0)
     encoder = Encoder().eval()
     before = encoder(IDS)["hidden"]

@@ -2,10 +2,10 @@
 # torchdata 0.11.0 (StatefulDataLoader), torch 2.13.0. (Installs 5 GB.)
 #
 # Guess: a training that is stopped in its second epoch and resumed from state_dict reads each row of that epoch once,
-#   in the order of one that did not stop. The tutorial says of torch.utils.data's RandomSampler that it is patched by the
-#   import, so that no sampler of one's own is needed.
-# Seen: so it is with shuffle=True alone. With RandomSampler(rows, generator=...), the usual way to a seeded order, the
-#   resumed part has the order of the first epoch: some rows come twice in the second, others never. With
+#   in the order of one that did not stop. The tutorial says of torch.utils.data's RandomSampler that it is patched by
+#   the import, so that no sampler of one's own is needed.
+# Seen: so it is with shuffle=True alone. With RandomSampler(rows, generator=...), the usual way to a seeded order,
+#   the resumed part has the order of the first epoch: some rows come twice in the second, others never. With
 #   shuffle=True and generator=..., no workers, the epoch is right and all epochs after it have another order.
 # What follows: seed by torch.manual_seed with shuffle=True, or take RandomSampler from
 #   torchdata.stateful_dataloader.sampler, which is right.
