@@ -3,7 +3,7 @@
 #
 # Guess: an adapter for classification has all that the checkpoint lacks, since the task type adds the new head to
 #   modules_to_save; the base model and the saved adapter give the scores of the training again.
-# Seen: so it is for RoBERTa, XLM-R, ELECTRA and DistilBERT, whose two new layers are both saved. Of BERT and
+# Seen: so it is for RoBERTa, ELECTRA and DistilBERT, whose two new layers are both saved. Of BERT and
 #   DeBERTa-v2 "classifier" is saved and the pooler before it is not. Checkpoints of pre-training by masks alone have
 #   none, so that each load draws another: a classifier that was right on all rows is right on 0 % to 95 % of them.
 #   Nothing is said but a line MISSING, as for the classifier, which is in the adapter.

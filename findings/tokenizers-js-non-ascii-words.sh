@@ -2,9 +2,9 @@
 # @huggingface/tokenizers 0.2.0 (npm; the tokenizers of transformers.js), Node 20, beside tokenizers 0.23.3 (PyPI).
 #
 # Guess: the pre-tokenizer Whitespace, \w+|[^\w\s]+, makes the same words in both: \w is a letter or digit of any
-#   script, as in tokenizers, in Python and in PCRE.
-# Seen: in JavaScript it is ASCII's alone. Latin words are cut at each other letter ("na", "ï", "ve"), and words of
-#   other scripts keep the mark beside them ("мир!" is one word), so that the vocabulary's entries are not found.
+#   script, as in tokenizers and in Python.
+# Seen: in JavaScript it is ASCII's alone. Latin words are cut at each letter beyond ASCII ("na", "ï", "ve"), and words
+#   of other scripts keep the mark beside them ("мир!" is one word), so that the vocabulary's entries are not found.
 #   English, WhitespaceSplit and BertPreTokenizer are right.
 # What follows: a tokenizer that was trained as the quick tour of tokenizers does it serves English only there. The
 #   pre-tokenizer Split with the pattern below is read alike by both.
