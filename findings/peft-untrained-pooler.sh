@@ -3,10 +3,10 @@
 #
 # Guess: an adapter for classification has all that the checkpoint lacks, since the task type adds the new head to
 #   modules_to_save; the base model and the saved adapter give the scores of the training again.
-# Seen: so it is for RoBERTa, ELECTRA and DistilBERT, whose two new layers are both saved. Of BERT and
-#   DeBERTa-v2 "classifier" is saved and the pooler before it is not. Checkpoints of pre-training by masks alone have
-#   none, so that each load draws another: a classifier that was right on all rows is right on 0 % to 95 % of them.
-#   Nothing is said but a line MISSING, as for the classifier, which is in the adapter.
+# Seen: so it is for RoBERTa, ELECTRA and DistilBERT, whose two new layers are both saved. Of BERT and DeBERTa-v2
+#   "classifier" is saved and the pooler before it is not. Checkpoints of pre-training by masks alone have none, so
+#   that each load draws another: a classifier that was right on all rows is right on any share, down to none. Nothing
+#   is said but a line MISSING, as for the classifier, which is in the adapter.
 # What follows: LoraConfig(modules_to_save=["classifier", "pooler"]), which is right, for such a base.
 set -euo pipefail
 place=$(mktemp -d)
@@ -24,6 +24,7 @@ import transformers
 from peft import LoraConfig, PeftModel, TaskType, get_peft_model
 
 transformers.logging.set_verbosity_error()
+torch.set_num_threads(1)
 SIZES = {"vocab_size": 50, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64}
 DISTIL = {"vocab_size": 50, "dim": 32, "n_layers": 2, "n_heads": 4, "hidden_dim": 64}
 seeded = torch.Generator().manual_seed(0)
@@ -48,7 +49,7 @@ def compare(name: str, targets: list[str], **options: list[str]) -> list[float]:
     lora = LoraConfig(task_type=TaskType.SEQ_CLS, target_modules=targets, r=8, **options)
     model = get_peft_model(build(name), lora)
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
-    for _ in range(150):
+    for _ in range(120):
         optimizer.zero_grad()
         model(input_ids=ids, labels=labels).loss.backward()
         optimizer.step()
@@ -71,8 +72,8 @@ models = {
 results = {name: compare(name.split(",")[0], *given[:1], **given[1]) for name, given in models.items()}
 for name, shares in results.items():
     print(f"{name}: after training {shares[0]:.2f}; loaded {', '.join(f'{share:.2f}' for share in shares[1:])}")
-lost = [name for name, shares in results.items() if shares[0] == 1 and min(shares) < 0.8]
-kept = [name for name, shares in results.items() if set(shares) == {1.0}]
+lost = [name for name, shares in results.items() if shares[0] > 0.95 and min(shares) < 0.8]
+kept = [name for name, shares in results.items() if shares[0] > 0.95 and len(set(shares)) == 1]
 sys.exit(not (lost == ["Bert", "DebertaV2"] and len(kept) == 4))
 PYTHON
 venv/bin/python try.py 2> log || { tail -5 log; exit 1; }
