@@ -12,8 +12,8 @@ from model.config import Json, Metrics
 from model.huggingface import sentence_model
 from model.tracking.metrics_file import read_metrics
 from pipeline.records import checkpoint_folder
-from pipeline.records.manifest import Manifest, enclosing_manifest
-from pipeline.records.metrics import BITS, Conversion, CorpusCounts, TrainingSummary
+from pipeline.records.manifest import Manifest, manifest_of
+from pipeline.records.metrics import BITS, CorpusCounts, TrainingSummary, conversion_of
 
 if TYPE_CHECKING:
     from model.training.initial_weights import InitialWeights
@@ -56,12 +56,10 @@ def learnt(place: Path | str, positions: int = sys.maxsize) -> int:
     if not (folder / "config.json").is_file():
         return min(checkpoint_folder.read_field(folder, "learnt") or _of_shards(folder, positions), positions)
     found = min(sentence_model.stated_length(folder) or positions, positions)
-    made = Manifest.read(folder, of_input=True) or enclosing_manifest(folder)
-    if made is None or made.stage != Conversion.stage:
+    made, noted = manifest_of(folder), conversion_of(folder)
+    if made is None or noted is None or noted.learnt:
         return found
-    whole = Conversion.of(made)
-    noted = whole.checkpoints.get(folder.name, whole).learnt
-    return found if noted else min(found, learnt(made.config["train"], positions))
+    return min(found, learnt(made.config["train"], positions))
 
 
 def _of_shards(folder: Path, positions: int) -> int:

@@ -32,7 +32,7 @@ from pipeline.evaluation.grid_search import FAULTS, PRETRAINED, RANDOM, RUNS, Ev
 from pipeline.evaluation.table_files import Table
 from pipeline.records import checkpoint_folder
 from pipeline.records.manifest import Manifest
-from pipeline.records.metrics import Conversion, PairScore
+from pipeline.records.metrics import Conversion, PairScore, conversion_of
 from pipeline.stages import fingerprints
 from pipeline.storage import strict_json
 from pipeline.storage.atomic import write_text
@@ -164,7 +164,7 @@ def candidates(config: EvaluateConfig) -> list[Candidate]:
 
 def _converted(folder: Path) -> Candidate:
     """Return the model in a Hugging Face folder; `convert` has written how much it was trained."""
-    return Candidate(folder, fingerprints.conversion_of(folder) or Conversion())
+    return Candidate(folder, conversion_of(folder) or Conversion())
 
 
 def _checkpoints(place: Path) -> list[Candidate]:

@@ -16,7 +16,7 @@ from pipeline.console import terminal
 from pipeline.errors import ConfigError, InputError, UserError, writable
 from pipeline.orchestration.kinds import kind_of
 from pipeline.orchestration.run_plan import FORCED, StageRecord, StageRecords
-from pipeline.records.manifest import Manifest
+from pipeline.records.manifest import Manifest, manifest_of
 from pipeline.stages import fetch_inputs, fingerprints
 from pipeline.stages.fingerprints import Identity, pin
 from pipeline.stages.registry import type_of
@@ -209,7 +209,7 @@ def rerun_reason(
         looks = " (a file's name, size or time stamp)"
         # Of a list, the folder says more than its place.
         names = {key: os.path.basename(paths[key]) if key[-1].isdigit() else key for key in changed}
-        named = [names[key] if fingerprints.manifest_of(paths[key]) else names[key] + looks for key in changed]
+        named = [names[key] if manifest_of(paths[key]) else names[key] + looks for key in changed]
         return f"its input changed: {', '.join(named)}{keep}"
     corpus = getattr(config, "corpus", None)
     language = corpus.language if corpus is not None else ""

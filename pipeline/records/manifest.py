@@ -186,6 +186,11 @@ def enclosing_manifest(path: Path | str) -> Manifest | None:
     return manifest if manifest is not None and manifest.part(place.name) else None
 
 
+def manifest_of(path: Path | str) -> Manifest | None:
+    """Return the manifest of the stage that made an input, None if no stage did."""
+    return Manifest.read(path, of_input=True) or enclosing_manifest(path)
+
+
 def file_checksums(folder: Path, known: Mapping[str, str], other: Callable[[str], bool] = lambda name: False) -> Files:
     """Return size and sha256 of every file below `folder` that is no `other` result's.
 

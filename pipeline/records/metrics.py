@@ -8,10 +8,11 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
+from pathlib import Path
 from statistics import fmean
 from typing import Any, ClassVar, Self
 
-from pipeline.records.manifest import Manifest
+from pipeline.records.manifest import Manifest, manifest_of
 from pipeline.storage.strict_json import Json
 
 Counts = dict[str, int]
@@ -477,6 +478,15 @@ class Conversion(Record):
         made = super().from_json(figures)
         found = figures.get("checkpoints", {}).items()
         return replace(made, checkpoints={name: Conversion.from_json(one) for name, one in found})
+
+
+def conversion_of(model: Path | str) -> Conversion | None:
+    """Return what `convert` noted about a model's folder, its own if that made one of several."""
+    made = manifest_of(model)
+    if made is None or made.stage != Conversion.stage:
+        return None
+    whole = Conversion.of(made)
+    return whole.checkpoints.get(Path(model).name, whole)
 
 
 def record_of(manifest: Manifest) -> Record | None:

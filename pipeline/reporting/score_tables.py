@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from model.tracking.metrics_file import read_metrics
 from pipeline.common.tables import read_table
 from pipeline.evaluation import metrics, significance
-from pipeline.records.manifest import Manifest
+from pipeline.records.manifest import Manifest, manifest_of
 from pipeline.records.metrics import (
     BITS,
     PairScore,
@@ -22,11 +22,11 @@ from pipeline.records.metrics import (
     SystemScore,
     TableScore,
     TrainingSummary,
+    conversion_of,
     mean_of,
     record_of,
 )
 from pipeline.reporting import plots
-from pipeline.stages import fingerprints
 
 Figures = dict[str, Any]  # of a row or a section, for the page
 Plot = tuple[str, Figure]  # with its caption
@@ -149,7 +149,7 @@ def plot_checkpoints(stages: Stages) -> list[Plot]:
         score, start = evaluation.record, evaluation.manifest.config.get("pretrained")
         if not isinstance(score, Score) or not start:
             continue
-        model, made = fingerprints.conversion_of(start), fingerprints.manifest_of(start)
+        model, made = conversion_of(start), manifest_of(start)
         if model is not None and model.step is not None and made is not None:
             place = score.title, training_of(str(made.config.get("train")))
             points.setdefault(place, {})[model.step] = score

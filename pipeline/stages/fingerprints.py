@@ -19,7 +19,6 @@ from pipeline.config import StageConfig
 from pipeline.console.redact import redact
 from pipeline.errors import InputError
 from pipeline.records.manifest import Manifest, enclosing_manifest
-from pipeline.records.metrics import Conversion
 from pipeline.stages.registry import stage_of
 from pipeline.storage import places
 from pipeline.storage.checksums import sha256_of
@@ -82,20 +81,6 @@ def producer_of(path: str, folders: Mapping[str, Any]) -> Any:
     """
     path = os.path.normpath(path)
     return folders.get(path) or folders.get(os.path.dirname(path))
-
-
-def manifest_of(path: Path | str) -> Manifest | None:
-    """Return the manifest of the stage that made an input, None if no stage did."""
-    return Manifest.read(path, of_input=True) or enclosing_manifest(path)
-
-
-def conversion_of(model: Path | str) -> Conversion | None:
-    """Return what `convert` noted about a model's folder, its own if that made one of several."""
-    made = manifest_of(model)
-    if made is None or made.stage != Conversion.stage:
-        return None
-    whole = Conversion.of(made)
-    return whole.checkpoints.get(Path(model).name, whole)
 
 
 def fingerprint_path(path: Path | str, of_readers: bool = False) -> str:

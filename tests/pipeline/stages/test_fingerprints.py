@@ -15,7 +15,7 @@ import pytest
 from pipeline.config import CorpusConfig, DownloadFile, StageConfig, TasksConfig
 from pipeline.errors import ConfigError, InputError
 from pipeline.records.manifest import Result, file_checksums
-from pipeline.records.metrics import Conversion
+from pipeline.records.metrics import Conversion, conversion_of
 from pipeline.stages import fingerprints, stage
 from pipeline.stages.registry import OTHERS, STAGES, type_of
 from tests.pipeline.stages.test_stage import settings as old
@@ -143,7 +143,7 @@ def test_checkpoints_in_one_folder_are_inputs_of_their_own(tmp_path):
     found = [of(top / name) for name in ("chck_1M", "chck_2M")]
     assert len({*found, made.fingerprint}) == 3
     assert of(top) == of(top / "model") == of(f"{top}/model/") == made.fingerprint
-    assert fingerprints.conversion_of(top / "chck_2M") == Conversion(step=6)
+    assert conversion_of(top / "chck_2M") == Conversion(step=6)
     # A graph knows them before the folder is there.
     known = {str(top): made.fingerprint}
     names = ("chck_1M", "chck_2M", "model", "")
