@@ -127,8 +127,8 @@ def make_one(config: ConvertConfig, out: Path) -> Result:
 
 def vocabulary_of(training: Path) -> Path:
     """Return the folder of the vocabulary of a training, or its own if that is not known."""
-    made = (each.config["data"].get("vocab") for each in provenance.histories(str(training)) if each.stage == "train")
-    return Path(next(made, None) or training)
+    made = provenance.training_of(training)
+    return Path((made and made.config["data"].get("vocab")) or training)
 
 
 def make_tuned(config: ConvertConfig, vocab: Path, added: int, out: Path) -> Result:
@@ -280,11 +280,10 @@ def held_out_texts(config: ConvertConfig, vocab: Path) -> dict[str, str]:
 
 def held_out_folder(config: ConvertConfig) -> str | None:
     """Return the folder with the held-out shards of the training, if it is known."""
-    for manifest in provenance.histories(config.train):
-        if manifest.stage == "train":
-            data = manifest.config["data"]
-            return str((data.get("validation") or [data["dir"]])[0])
-    return None
+    if (train := provenance.training_of(config.train)) is None:
+        return None
+    data = train.config["data"]
+    return str((data.get("validation") or [data["dir"]])[0])
 
 
 def samples_of(source: "InitialWeights", vocab: Path, typed: list[str], held_out: dict[str, str]) -> list[Json]:
@@ -315,7 +314,7 @@ def untrained_on_pairs(place: str) -> set[str]:
     from model.huggingface import bert_format
     from model.training import initial_weights
 
-    train = next((one for one in provenance.histories(place) if one.stage == "train"), None)
+    train = provenance.training_of(place)
     if train is None or train.config.get("objective", {}).get("next_sentence", True):
         return set()
     start, judges = train.config.get("start"), {"next_sentence", "pooler"}

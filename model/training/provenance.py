@@ -32,18 +32,21 @@ def is_better(found: Metrics, best: Metrics) -> bool:
     return found[measure] < best.get(measure, math.inf)
 
 
+def training_of(place: Path | str) -> Manifest | None:
+    """Return the manifest of a finished training; `place` may be a checkpoint."""
+    above = (Path(place), *Path(place).parents[:3])  # a checkpoint is up to three levels below its run
+    found = (Manifest.read(folder, of_input=True) for folder in above)
+    return next((made for made in found if made is not None and made.stage == "train"), None)
+
+
 def histories(place: str) -> Iterator[Manifest]:
     """Yield the existing manifests of a training and its data; `place` may be a checkpoint."""
-    start = Path(place)
-    for folder in (start, *start.parents[:3]):  # a checkpoint is up to three levels below its run
-        manifest = Manifest.read(folder, of_input=True)
-        if manifest is not None and manifest.stage == "train":
-            yield manifest
-            data = manifest.config["data"]
-            for shards in map(Manifest.read, [data["dir"], *data.get("more", [])]):
-                if shards is not None and shards.stage == "prepare":
-                    yield shards
-            return
+    if (train := training_of(place)) is not None:
+        yield train
+        data = train.config["data"]
+        for shards in map(Manifest.read, [data["dir"], *data.get("more", [])]):
+            if shards is not None and shards.stage == "prepare":
+                yield shards
 
 
 def learnt(place: Path | str, positions: int = sys.maxsize) -> int:
