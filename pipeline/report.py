@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 
 from model.huggingface import model_card
 from model.tracking.metrics_file import read_metrics
-from model.training.provenance import LOSSES, overfitting
+from model.training.provenance import overfitting
 from pipeline.cli import entry_point
 from pipeline.common.schema import check
 from pipeline.config import ReportConfig
@@ -98,12 +98,8 @@ def train_section(name: str, folder: Path, seeds: list[Path]) -> Figures:
     logs = [read_metrics(one) for one in seeds]
     drawn: dict[bool, list[Plot]] = {False: [], True: []}  # by whether it is folded
     for one in plots.TABLE["curves"]:
-        found = {kind: score_tables.mean_curve(logs, kind, one["key"]) for kind in ("train", "validation")}
-        curves = [(kind, steps, means) for kind, (steps, means, _) in found.items() if steps]
-        bands = {kind: deviations for kind, (*_, deviations) in found.items() if len(seeds) > 1}
-        if curves:
-            title = LOSSES.get(one["key"]) or one["title"]
-            drawn[one.get("folded", False)].append((title, plots.lines(curves, "step", one["unit"], bands)))
+        if plot := score_tables.plot_metric(one, {kind: (kind, logs) for kind in ("train", "validation")}):
+            drawn[one.get("folded", False)].append(plot)
     return {
         "title": f"Training ({name})",
         "warnings": overfitting(read_metrics(folder)),

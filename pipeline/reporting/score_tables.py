@@ -11,6 +11,7 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from model.tracking.metrics_file import read_metrics
+from model.training.provenance import LOSSES
 from pipeline.common.tables import read_table
 from pipeline.evaluation import metrics, significance
 from pipeline.records.manifest import Manifest, manifest_of
@@ -274,6 +275,18 @@ def mean_curve(logs: Iterable[list[Figures]], kind: str, key: str) -> tuple[list
     steps = sorted(set.intersection(*map(set, read)))
     found = [mean_of([one[step] for one in read]) for step in steps]
     return steps, [mean for mean, _ in found], [deviation or 0.0 for _, deviation in found]
+
+
+def plot_metric(one: Figures, logs: Mapping[str, tuple[str, list[list[Figures]]]]) -> Plot | None:
+    """Plot a metric of `plots.yaml`, a curve for the kind of rows and the logs of each label; None if no log has it.
+
+    It is the mean over the seeds that the logs are of, with a band where there are several.
+    """
+    found = {label: mean_curve(rows, kind, one["key"]) for label, (kind, rows) in logs.items()}
+    curves = [(label, steps, means) for label, (steps, means, _) in found.items() if steps]
+    bands = {label: deviations for label, (*_, deviations) in found.items() if len(logs[label][1]) > 1}
+    title = LOSSES.get(one["key"]) or one["title"]
+    return (title, plots.lines(curves, "step", one["unit"], bands)) if curves else None
 
 
 def places(points: list[Figures]) -> tuple[list[float], str]:

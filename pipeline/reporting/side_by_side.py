@@ -4,7 +4,6 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from model.tracking.metrics_file import read_metrics
-from model.training.provenance import LOSSES
 from pipeline.records.metrics import CorpusCounts, TrainingSummary
 from pipeline.reporting import plots, score_tables
 from pipeline.reporting.score_tables import Figures, Plot, Stages, format_score
@@ -108,13 +107,10 @@ def curves(runs: Runs) -> Iterator[Plot]:
         }
         for stage, folders in trained.items():
             logs[run if len(trained) == 1 else f"{run}: {stage}"] = [read_metrics(one) for one in folders]
+    bands = "; bands: one standard deviation over seeds" if any(len(rows) > 1 for rows in logs.values()) else ""
     for one in plots.TABLE["curves"]:
         for kind, said in (("validation", "held out"), ("train", "in training")):
-            found = {label: score_tables.mean_curve(rows, kind, one["key"]) for label, rows in logs.items()}
-            drawn = [(label, steps, means) for label, (steps, means, _) in found.items() if steps]
-            bands = {label: spread for label, (*_, spread) in found.items() if len(logs[label]) > 1}
-            if drawn:
-                title = f"{LOSSES.get(one['key']) or one['title']}, {said}"
-                end = "; bands: one standard deviation over seeds" if bands else ""
-                yield f"{title}{end}", plots.lines(drawn, "step", one["unit"], bands)
+            if plot := score_tables.plot_metric(one, {label: (kind, rows) for label, rows in logs.items()}):
+                title, figure = plot
+                yield f"{title}, {said}{bands}", figure
                 break
