@@ -40,7 +40,7 @@ def train(name: str, overrides: list[str]) -> None:
     out = Path(config.out)
     out.mkdir(parents=True, exist_ok=True)
     plan, store = setup.plan_training(config, out, "f" * 64, "c" * 64, {}), BackgroundUpload()
-    run = setup.set_up(plan, store, lambda: None, lambda: None)
+    run = setup.restore(*setup.join_ranks(plan, lambda: None), store, lambda: None)
     trainer: Any = Trainer(run, Watchdog(0, 600.0, 600.0, None), store)
     found: dict[str, Any] = {"run": name, "began": trainer.state.step}
     update = trainer._update

@@ -80,14 +80,6 @@ class Run:
     resumed: bool  # the state is that of a checkpoint of this training, which need not be saved again
 
 
-def set_up(plan: Plan, store: BackgroundUpload, beat: Beat, starting: Beat) -> Run:
-    """Join the other ranks and restore a state; errors are those of `join_ranks` and `restore`.
-
-    `starting` is called while others are waited for, `beat` when weights are loaded.
-    """
-    return restore(*join_ranks(plan, starting), store, beat)
-
-
 def plan_training(config: TrainConfig, out: Path, fingerprint: str, common: str, addresses: Mapping[str, str]) -> Plan:
     """Read what a training is made from; arguments as of `trainer.train`.
 

@@ -279,7 +279,8 @@ def train(
     guard = Watchdog(rank, config.start_timeout + LEAVING, config.watchdog, config.heartbeat)
     try:
         plan = setup.plan_training(config, out, fingerprint, common, addresses)
-        trainer = Trainer(setup.set_up(plan, store, guard.beat, guard.starting), guard, store)
+        run = setup.restore(*setup.join_ranks(plan, guard.starting), store, guard.beat)
+        trainer = Trainer(run, guard, store)
         with contextlib.closing(trainer.tracker):
             result = trainer.run()
     except Exception as error:

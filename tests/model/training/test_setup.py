@@ -112,7 +112,7 @@ from model.training import setup
 from pipeline.storage.uploads import BackgroundUpload
 from tests.model.training.test_setup import config
 plan = setup.plan_training(config(Path(sys.argv[1])), Path(sys.argv[2]), "f" * 64, "c", {})
-run = setup.set_up(plan, BackgroundUpload(), lambda: None, lambda: None)
+run = setup.restore(*setup.join_ranks(plan, lambda: None), BackgroundUpload(), lambda: None)
 print("found", run.world.size, run.plan.config.micro_batch, run.state.step, run.resumed)
 """
 
