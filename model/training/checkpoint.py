@@ -10,7 +10,6 @@ before the rename.
 
 import dataclasses
 import json
-import shutil
 from functools import cached_property
 from pathlib import Path
 
@@ -21,7 +20,7 @@ from torch import Tensor
 from model.config import Weights
 from pipeline.errors import BY_FORCE, InputError, named
 from pipeline.records import checkpoint_folder
-from pipeline.storage.atomic import flush, write_text
+from pipeline.storage.atomic import atomic_folder, flush, write_text
 from pipeline.storage.checksums import sha256
 
 
@@ -32,23 +31,20 @@ def write(folder: Path, state: checkpoint_folder.State, weights: Weights, moment
         InputError: The disk is full or the folder is not writable.
     """
     path = folder / checkpoint_folder.name_of(state.step)
-    temporary = folder / f".{path.name}.tmp"
     try:
-        shutil.rmtree(temporary, ignore_errors=True)
-        temporary.mkdir(parents=True)
-        for name, tensors in ((checkpoint_folder.WEIGHTS, weights), (checkpoint_folder.MOMENTS, moments)):
-            save_file(tensors, temporary / name)
-            (temporary / name).chmod(0o644)
-            flush(temporary / name)
-        write_text(temporary / checkpoint_folder.STATE, json.dumps(dataclasses.asdict(state), indent=1) + "\n")
-        sums = (f"{sha256(temporary / name)}  {name}\n" for name in checkpoint_folder.FILES)
-        write_text(temporary / checkpoint_folder.SUMS, "".join(sums))
-        flush(temporary)
-        checkpoint_folder.remove(path)  # damaged: this run was not resumed from it
-        temporary.rename(path)
+        with atomic_folder(path) as temporary:
+            temporary.mkdir(parents=True)
+            for name, tensors in ((checkpoint_folder.WEIGHTS, weights), (checkpoint_folder.MOMENTS, moments)):
+                save_file(tensors, temporary / name)
+                (temporary / name).chmod(0o644)
+                flush(temporary / name)
+            write_text(temporary / checkpoint_folder.STATE, json.dumps(dataclasses.asdict(state), indent=1) + "\n")
+            sums = (f"{sha256(temporary / name)}  {name}\n" for name in checkpoint_folder.FILES)
+            write_text(temporary / checkpoint_folder.SUMS, "".join(sums))
+            flush(temporary)
+            checkpoint_folder.remove(path)  # damaged: this run was not resumed from it
         flush(folder)
     except (OSError, SafetensorError) as error:
-        shutil.rmtree(temporary, ignore_errors=True)
         raise InputError(
             f"cannot be written ({error}); free disk space and rerun the command: earlier checkpoints are intact",
             path=path,

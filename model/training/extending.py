@@ -19,6 +19,7 @@ from model.training import run_length
 from model.training.schedule import Schedule
 from pipeline.errors import InputError, StoreError
 from pipeline.records import checkpoint_folder
+from pipeline.storage.atomic import atomic_folder, remove_leftovers
 from pipeline.storage.uploads import Fetch
 
 # What a step depends on only through its learning rate, batch size and share of masks, or not at
@@ -73,6 +74,7 @@ def find_newest(
     Raises:
         Unreadable: It cannot be known whether one is intact, and resuming before it removes it.
     """
+    remove_leftovers(folder)  # of a start that was killed, whose room the next checkpoint may need
     own = checkpoint_folder.find_newest(folder)
     for path in _in_common(folder, first_steps, own[1].step if own else 0):
         if checkpoint_folder.read_field(path, "data") != data or (
@@ -124,15 +126,11 @@ def _take_up(path: Path, step: int, folder: Path, fetch: Fetch) -> None:
         target = folder / each.name
         try:  # an interrupted start took it up, or it is this training's own
             checkpoint_folder.read_state(target)
-            continue
         except checkpoint_folder.UnreadableCheckpoint:
             raise
         except InputError:
-            shutil.rmtree(target, ignore_errors=True)
-        temporary = folder / f".{each.name}.tmp"
-        shutil.rmtree(temporary, ignore_errors=True)
-        shutil.copytree(each, temporary, copy_function=_link)
-        temporary.rename(target)
+            with atomic_folder(target) as temporary:
+                shutil.copytree(each, temporary, copy_function=_link)
 
 
 def _link(source: str, target: str) -> None:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pipeline.records.checkpoint_folder import LATEST, PINNED, best_of, milestone_words, name_of, remove, steps
-from pipeline.storage.atomic import remove_leftovers, write_text
+from pipeline.storage.atomic import write_text
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Retention:
         return kept if self.keep_every is None else kept + last // self.keep_every
 
     def prune(self, last: Path) -> None:
-        """Name the newest; remove what killed writers left, and all that the rule does not keep.
+        """Name the newest; remove all that the rule does not keep.
 
         What `stable` and `best` keep beyond the last ones is named in `PINNED`. Those kept for their words do
         not count. `last` is the checkpoint that was just written. Any after it are damaged: it was not
@@ -52,4 +52,3 @@ class Retention:
         write_text(last.parent / LATEST, f"{last.name}\n")
         if apart:
             write_text(last.parent / PINNED, "".join(f"{name_of(step)}\n" for step in plain if step in apart))
-        remove_leftovers(last.parent)
