@@ -170,7 +170,7 @@ def place_in_package(word: str, own: Folders) -> str:
         if chosen not in known:
             raise conf_files.unknown_choice(key, value, known).but(key=f"{name}.{key}")
         return f"{'' if key in overrides.default_groups(kind) else '+'}{key}@stages.{name}.{key}={value}"
-    rest = overrides.expand_exponent(overrides.quote_texts(overrides.quote_unparsable(rest), STAGES[kind].schema))
+    rest = overrides.quote_texts(rest, STAGES[kind].schema)  # the rest is done for every word
     added = kind == "evaluate" or OPENED.match(key) or sign == "+"
     return f"{'++' if added and sign != '~' else sign}stages.{name}.{rest}"
 
@@ -257,7 +257,7 @@ def recipe_stages(words: Words) -> list[str]:
 
 def set_in_trainings(config: DictConfig, words: Words) -> None:
     """Set the keys `model.KEY` of the words in all trainings, except where one has its own."""
-    keys = {word.lstrip("+").partition("=")[0] for word in words}
+    keys = composing.typed_keys(words)
     for key in sorted(key for key in keys if key.startswith("model.")):
         for name in config.stages:
             if type_of(name) == "train" and f"{name}.{key}" not in keys:
