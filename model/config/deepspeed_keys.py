@@ -1,7 +1,6 @@
 """What keys of DeepSpeed that are passed through may change: nothing, the output, or too much."""
 
 import difflib
-import functools
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -12,7 +11,6 @@ from pipeline.errors import ConfigError, named
 from pipeline.storage.strict_json import Json
 
 
-@functools.cache
 def keys() -> Json:
     """Return what each key of DeepSpeed is to us."""
     return dict(read_table(__file__, "deepspeed_keys.yaml"))

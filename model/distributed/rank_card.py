@@ -4,7 +4,6 @@ A rank that differs would train without an error but give wrong weights.
 """
 
 import dataclasses
-import functools
 import hashlib
 import json
 import os
@@ -76,7 +75,6 @@ def describe(config: Any, fingerprint: str) -> RankCard:
     )
 
 
-@functools.cache
 def code_digests() -> dict[str, str]:
     """Return a digest of every source file of the two packages."""
     files = [path for name in ("model", "pipeline") for path in (ROOT / name).rglob("*.py")]

@@ -1,13 +1,11 @@
 """What every tracker is, and their tables."""
 
-import functools
 from dataclasses import dataclass
 
 from model.config import Metrics
 from pipeline.common.tables import read_table
 
 
-@functools.cache
 def tables() -> dict[str, dict[str, str]]:
     """Return how figures are shown, and the values of WANDB_MODE."""
     return dict(read_table(__file__, "tracker.yaml"))

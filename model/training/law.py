@@ -3,7 +3,6 @@
 Its coefficients are in `law.yaml`, which `python -m benchmarks.records.law` writes; PyTorch is not imported.
 """
 
-import functools
 import hashlib
 import heapq
 import lzma
@@ -34,7 +33,6 @@ class Expected:
         return f"{self.bits:.2f} ({self.low:.2f} to {self.high:.2f})"
 
 
-@functools.cache
 def table() -> dict[str, Any]:
     """Return the coefficients with their provenance."""
     found: dict[str, Any] = read_table(__file__, "law.yaml")
