@@ -95,7 +95,7 @@ def find_newest(
 def step_in_common(config: TrainConfig, common: str) -> int:
     """Return the step that a training would continue from, after which another in its folder has a checkpoint."""
     first_steps = TrajectoryHash(config, run_length.steps_of(config), common)
-    found = _in_common(checkpoint_folder.runs(Path(config.out)) / "new", first_steps, 0)
+    found = _in_common(Path(config.out, checkpoint_folder.RUNS, "new"), first_steps, 0)
     return int(found[0].name.removeprefix("step-")) if found else 0
 
 

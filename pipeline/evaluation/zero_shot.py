@@ -169,7 +169,7 @@ def _converted(folder: Path) -> Candidate:
 
 def _checkpoints(place: Path) -> list[Candidate]:
     """Return the checkpoints of a train folder; of several trainings there, the finished one's."""
-    if not checkpoint_folder.runs(place).is_dir():
+    if not (place / checkpoint_folder.RUNS).is_dir():
         return []
     newest, _ = checkpoint_folder.locate(place)
     folders = checkpoint_folder.steps(newest.parent).values()

@@ -25,7 +25,7 @@ FILES = (WEIGHTS, MOMENTS, STATE)
 SUMS = "SHA256SUMS"  # of these files
 LATEST = "latest"  # the name of the newest checkpoint, for other tools
 PINNED = "stable"  # the names of those that are kept for longer trainings, or as the best, alone
-RUNS = "checkpoints"  # the folder of a stage that has them
+RUNS = "checkpoints"  # the folder of a stage that has them, with one subfolder per fingerprint
 # A file of a checkpoint by its path in the stage's folder: the checkpoint, the run, the step.
 FILE = re.compile(rf"({RUNS}/([^/]+)/step-(\d+))/[^/]+")
 
@@ -157,11 +157,6 @@ def best_of(path: Path) -> list[Path]:
     return [path.with_name(name_of(int(step)))] if isinstance(step, int | float) else []
 
 
-def runs(folder: Path) -> Path:
-    """Return the folder of a train stage's checkpoints, with one subfolder per fingerprint."""
-    return folder / RUNS
-
-
 def run_name(fingerprint: str) -> str:
     """Return the name of the folder of a training's checkpoints."""
     return fingerprint[:12]
@@ -169,7 +164,7 @@ def run_name(fingerprint: str) -> str:
 
 def folder_of(out: Path, fingerprint: str) -> Path:
     """Return the folder of a training's checkpoints in that of its stage."""
-    return runs(out) / run_name(fingerprint)
+    return out / RUNS / run_name(fingerprint)
 
 
 def belongs_to_other(run: str, name: str) -> bool:
@@ -206,7 +201,7 @@ def locate(folder: Path) -> Checkpoint:
     if (folder / STATE).exists():
         return folder, read_state(folder)
     manifest = Manifest.read(folder, of_input=True)
-    candidates = sorted(runs(folder).glob("*"), key=lambda p: p.stat().st_mtime, reverse=True)
+    candidates = sorted((folder / RUNS).glob("*"), key=lambda p: p.stat().st_mtime, reverse=True)
     if manifest is not None and manifest.stage == "train":
         if result := manifest.figures.get("checkpoint"):
             return folder / result, read_state(folder / result)

@@ -64,7 +64,7 @@ def run(tmp_path, request):
     weights = build_model(config).state_dict()
     tokenizer = sha256(vocab / "tokenizer.json")
     state = finished.state(7, model=dataclasses.asdict(config), data="p" * 64, tokenizer=tokenizer)
-    folder = checkpoint_folder.runs(tmp_path / "train") / ("t" * 12)
+    folder = tmp_path / "train" / checkpoint_folder.RUNS / ("t" * 12)
     checkpoint.write(folder, state, weights, {"exp_avg.x": torch.zeros(1)})
     places = {name: str(tmp_path / name) for name in ("train", "vocab")} | {"out": str(tmp_path / "convert")}
     return ConvertConfig(workdir=str(tmp_path), force=False, **places)
@@ -320,7 +320,7 @@ def test_a_vocabulary_that_does_not_go_on_is_refused(run, published):
 
 
 def test_weights_are_averaged_over_the_last_checkpoints(run):
-    (single,) = checkpoint_folder.runs(Path(run.train)).glob("*/step-*")
+    (single,) = Path(run.train, checkpoint_folder.RUNS).glob("*/step-*")
     first = checkpoint_folder.read_state(single)
     states = {7: load_file(single / checkpoint_folder.WEIGHTS)}
     for step in (8, 9):

@@ -41,7 +41,7 @@ def trained(tmp_path_factory):
         tokenizer = sha256(vocab / "tokenizer.json")
         state = finished.state(step, model=dataclasses.asdict(config), tokenizer=tokenizer, mark=marks.get(step))
         weights = build_model(config).state_dict()
-        checkpoint.write(checkpoint_folder.runs(top / "train") / ("t" * 12), state, weights, {})
+        checkpoint.write(top / "train" / checkpoint_folder.RUNS / ("t" * 12), state, weights, {})
     return top
 
 

@@ -49,7 +49,7 @@ def runs(work, tmp_path_factory):
 
 def saved(out):
     """The checkpoints of a run by step."""
-    (run,) = checkpoint_folder.runs(out).iterdir()
+    (run,) = (out / checkpoint_folder.RUNS).iterdir()
     return checkpoint_folder.steps(run)
 
 

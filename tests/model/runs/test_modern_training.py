@@ -33,7 +33,7 @@ def runs(work, tmp_path_factory):
     cut = folder / "cut"
     manifest = Manifest.read(cut)
     (cut / "manifest.json").unlink()
-    damaged = checkpoint_folder.runs(cut) / manifest.fingerprint[:12] / "step-00000030" / "model.safetensors"
+    damaged = cut / checkpoint_folder.RUNS / manifest.fingerprint[:12] / "step-00000030" / "model.safetensors"
     damaged.write_bytes(b"")
     train_many([(2, settings(work, cut, 1, "save_every=10", "keep=9"))])
     return folder

@@ -60,7 +60,7 @@ def test_weights_that_are_not_finite_are_never_saved(work, tmp_path, stage, proc
     words = [*SMALL, f"deepspeed=zero{stage}", "optimizer.learning_rate=1e39", "save_every=1"]
     said = train_many([(processes, [f"workdir={work}", f"out={tmp_path}", *words])], code=3)
     assert "no checkpoint was saved" in said
-    assert not list(checkpoint_folder.runs(tmp_path).glob("*/step-*"))
+    assert not list((tmp_path / checkpoint_folder.RUNS).glob("*/step-*"))
 
 
 def test_a_rate_that_makes_every_later_loss_infinite_is_no_success(work, tmp_path):

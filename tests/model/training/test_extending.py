@@ -172,7 +172,7 @@ def weights(out):
 
 
 def steps_kept(out):
-    return {run.name: list(checkpoint_folder.steps(run)) for run in checkpoint_folder.runs(out).iterdir()}
+    return {run.name: list(checkpoint_folder.steps(run)) for run in (out / checkpoint_folder.RUNS).iterdir()}
 
 
 @pytest.mark.slow

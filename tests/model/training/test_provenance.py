@@ -29,7 +29,7 @@ def folder(tmp_path):
     average = {f"{AVERAGE}.{name}": tensor for name, tensor in weights.items()}
     for step in (3, 5, 7):
         state = finished.state(step, seconds=0.5 * step, model=asdict(CONFIG))
-        checkpoint.write(checkpoint_folder.runs(train) / ("t" * 12), state, weights, average)
+        checkpoint.write(train / checkpoint_folder.RUNS / ("t" * 12), state, weights, average)
     rows = [{"kind": "train", "step": 3, "loss": 9.0}, {"kind": "validation", "step": 3, **EARLIER}]
     (train / METRICS).write_text("".join(json.dumps(row) + "\n" for row in rows))
     figures = {"steps": 7, "tokens": 700, "validation": LAST, "device": "cpu"}
@@ -53,7 +53,7 @@ def folder(tmp_path):
 def test_a_checkpoint_has_the_figures_of_its_step(folder, step, average, validation):
     place = folder
     if step is not None:
-        place = checkpoint_folder.runs(folder) / ("t" * 12) / checkpoint_folder.name_of(step)
+        place = folder / checkpoint_folder.RUNS / ("t" * 12) / checkpoint_folder.name_of(step)
     (made,) = provenance.weight_histories(str(place), initial_weights.read(place, 1, average), average)
     step = step or 7
     found = TrainingSummary.of(made)
@@ -85,7 +85,7 @@ def test_what_earlier_code_has_trained_tells_its_length_by_its_shards(folder, tm
     assert initial_weights.read(folder).learnt == 20, "nothing tells it: all positions"
     (tmp_path / "prepare").mkdir()
     finished.manifest("prepare", figures={"sequence_length": 12}).write(tmp_path / "prepare")
-    (last,) = checkpoint_folder.runs(folder).glob("*/*7")
+    (last,) = (folder / checkpoint_folder.RUNS).glob("*/*7")
     assert [initial_weights.read(place).learnt for place in (folder, last)] == [12, 12]
     old = tmp_path / "convert"  # all positions were written
     old.mkdir()

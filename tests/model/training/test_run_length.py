@@ -67,7 +67,7 @@ def test_checkpoints_are_kept_at_multiples_that_are_saved_for_that_alone(runs):
 
 
 def run_of(out):
-    (found,) = checkpoint_folder.runs(out).iterdir()
+    (found,) = (out / checkpoint_folder.RUNS).iterdir()
     return found
 
 

@@ -213,7 +213,7 @@ class World:
             self.safe[name] = -1
 
         def make(local, out):
-            run = checkpoint_folder.runs(out) / identity[0][:12]
+            run = out / checkpoint_folder.RUNS / identity[0][:12]
             found = extending.find_newest(run, first_steps, "d", False, uploads.fetch)
             start = found[1].step if found else -EVERY
             if found:
