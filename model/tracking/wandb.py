@@ -58,6 +58,22 @@ def project_of(typed: str | None) -> str:
     return typed or os.environ.get("WANDB_PROJECT") or "bert-pipeline"
 
 
+def init_run(folder: Path, mode: Any, group: str, project: str | None, settings: Json, **about: Any) -> Any:
+    """Start a W&B run, whose logs go to `folder`; `about` are further arguments of `wandb.init`."""
+    import wandb
+
+    return wandb.init(
+        project=project_of(project),
+        group=os.environ.get("WANDB_RUN_GROUP") or group,
+        resume="allow" if mode == "online" else None,
+        dir=folder,
+        mode=mode,
+        config=redact.without_secrets(settings),
+        settings=wandb.Settings(console="off", silent=True, init_timeout=30),
+        **about,
+    )
+
+
 def open_wandb(config: TrackingConfig, out: Path, start: int, settings: Json) -> Any:
     """Start the W&B run, or resume that of the step `start`; None if W&B is off or unavailable.
 
@@ -70,24 +86,13 @@ def open_wandb(config: TrackingConfig, out: Path, start: int, settings: Json) ->
     mode: Any = "disabled" if config.name == "none" else mode_of(config.mode)
     if mode == "disabled":
         return None
-    import wandb
-
     known = name_in(out / RUN_ID) if start else None
     run_id = os.environ.get("WANDB_RUN_ID") or known or secrets.token_hex(4)
     write_text(out / RUN_ID, run_id)
     for attempt in (mode, "offline"):
         try:
-            return wandb.init(
-                project=project_of(config.project),
-                group=os.environ.get("WANDB_RUN_GROUP") or out.absolute().parent.name,
-                job_type="train",
-                id=run_id,
-                resume="allow" if attempt == "online" else None,
-                dir=out,
-                mode=attempt,
-                config=redact.without_secrets(settings),
-                settings=wandb.Settings(console="off", silent=True, init_timeout=30),
-            )
+            group = out.absolute().parent.name
+            return init_run(out, attempt, group, config.project, settings, id=run_id, job_type="train")
         except Exception as error:  # no failure of W&B may stop training
             if config.mode == "online":
                 raise InputError(

@@ -14,8 +14,7 @@ from statistics import fmean
 from typing import Any
 
 from model.tracking.metrics_file import RUN_ID
-from model.tracking.wandb import mode_of, project_of
-from pipeline.console.redact import without_secrets
+from model.tracking.wandb import init_run, mode_of
 from pipeline.errors import first_line
 from pipeline.records.manifest import TRACKER, Manifest
 from pipeline.records.metrics import Conversion, CorpusCounts, Record, Score
@@ -76,21 +75,9 @@ def log_stage(work: Path, name: str, found: Stages, identity: str, project: str 
     import wandb
 
     manifest, record = found[name].manifest, found[name].record
-    mode: Any = mode_of("auto")
     (work / RECORD.parent).mkdir(exist_ok=True)
-    run = wandb.init(
-        project=project_of(project),
-        id=identity,
-        name=name,
-        group=os.environ.get("WANDB_RUN_GROUP") or work.absolute().name,
-        job_type=manifest.stage,
-        tags=tags(found),
-        dir=work,
-        mode=mode,
-        resume="allow" if mode == "online" else None,
-        config=without_secrets(manifest.config),
-        settings=wandb.Settings(console="off", silent=True, init_timeout=30),
-    )
+    about = {"id": identity, "name": name, "job_type": manifest.stage, "tags": tags(found)}
+    run = init_run(work, mode_of("auto"), work.absolute().name, project, manifest.config, **about)
     try:
         if isinstance(record, CorpusCounts):
             outcomes = {f"documents_{outcome}": count for outcome, count in record.documents.items()}
