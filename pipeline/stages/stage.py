@@ -229,14 +229,31 @@ def _delete(folder: OutputFolder, out: Path, wanted: str) -> None:
             remove_leftovers(out)
 
 
-def _set_aside(folder: Path, in_place: bool) -> Path:
-    """Remove what an earlier start left, or put the manifest of a stage that resumes aside; return where."""
+@contextlib.contextmanager
+def _work_folder(out: Path, in_place: bool, keeps_manifest: bool) -> Iterator[Path]:
+    """Yield the folder that the body makes: an empty one, or that of a stage that resumes, its manifest put aside.
+
+    If the body fails, nothing stays of an empty one, and the manifest of the other may be as it was, see `_put_back`.
+    """
+    folder = out if in_place else out.with_name(f".{out.name}.tmp")
     aside = folder / f".{MANIFEST}.tmp"
     if not in_place:
-        shutil.rmtree(folder, ignore_errors=True)
+        shutil.rmtree(folder, ignore_errors=True)  # of an earlier start
     elif (folder / MANIFEST).exists():
         (folder / MANIFEST).rename(aside)
-    return aside
+    new = not folder.exists()
+    with writable(out):  # also in the place that a link leads to
+        folder.mkdir(parents=True, exist_ok=True)
+    try:
+        yield folder
+    except BaseException as error:
+        if not in_place:
+            shutil.rmtree(folder, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            if new:
+                folder.rmdir()  # empty, after a mistake of the user
+            _put_back(aside, out, keeps_manifest and isinstance(error, UserError))
+        raise
 
 
 def _put_back(aside: Path, out: Path, wanted: bool) -> None:
@@ -261,22 +278,9 @@ def _made(
     """Make the local folder, with its manifest: an empty one, or that of a stage that resumes."""
     started, (wanted, sources) = time.monotonic(), identity
     local = localise(target.stage, config)
-    folder = out if in_place else out.with_name(f".{out.name}.tmp")
-    aside = _set_aside(folder, in_place)
-    new = not folder.exists()
-    with writable(out):  # also in the place that a link leads to
-        folder.mkdir(parents=True, exist_ok=True)
-    try:
-        with target.uploading(uploads) if in_place else contextlib.nullcontext():
-            result = make(local, folder)
-    except BaseException as error:
-        if not in_place:
-            shutil.rmtree(folder, ignore_errors=True)
-        with contextlib.suppress(OSError):
-            if new:
-                folder.rmdir()  # empty, after a mistake of the user
-            _put_back(aside, out, target.keeps_manifest and isinstance(error, UserError))
-        raise
+    uploading = target.uploading(uploads) if in_place else contextlib.nullcontext()
+    with _work_folder(out, in_place, target.keeps_manifest) as folder, uploading:
+        result = make(local, folder)
     remove_leftovers(folder)
     result = target.addressed(result)
     files = file_checksums(folder, result.sums, functools.partial(belongs_to_other, run_name(wanted)))
