@@ -54,11 +54,11 @@ def make(config: ConvertConfig, out: Path) -> Result:
         InputError: raised by `make_one`, or no checkpoint was kept so.
     """
     if config.checkpoints is None:
-        return make_one(config, out)
+        made = make_one(config, out)
+        return Result(summary=describe(made), figures=made.to_json())
     found = {}
     for name, path in list_milestones(find_checkpoints(config.train)).items():
-        alone = replace(config, train=str(path), checkpoints=None)
-        found[name] = Conversion.from_json(make_one(alone, out / name).figures)
+        found[name] = make_one(replace(config, train=str(path), checkpoints=None), out / name)
     if not found:
         raise InputError(
             f"has no checkpoint of save_at_words; train again with that option (a finished training: {BY_FORCE}), or "
@@ -70,8 +70,8 @@ def make(config: ConvertConfig, out: Path) -> Result:
     return Result(summary=summary, figures=Conversion(checkpoints=found).to_json())
 
 
-def make_one(config: ConvertConfig, out: Path) -> Result:
-    """Write the folder, load it with transformers and compare.
+def make_one(config: ConvertConfig, out: Path) -> Conversion:
+    """Write the folder, load it with transformers and compare; return what is known of the model.
 
     Raises:
         InputError: the model was not found, or the vocabulary is not the model's.
@@ -107,7 +107,7 @@ def make_one(config: ConvertConfig, out: Path) -> Result:
     difference = compare_logits(out, source, dtype)
     vocabulary.check_ids(out)
     noted = vocabulary.notes_on(out, vocab) if vocab == Path(config.train) else []
-    made = Conversion(
+    return Conversion(
         model=source.config.size_name,
         parameters=sum(tensor.numel() for tensor in source.state.values()),
         step=source.steps[-1] if source.steps else None,
@@ -122,7 +122,6 @@ def make_one(config: ConvertConfig, out: Path) -> Result:
         largest_logit_difference=difference,
         **exported(config, out, source.config, None, untrained),
     )
-    return Result(summary=describe(made), figures=made.to_json())
 
 
 def vocabulary_of(training: Path) -> Path:
@@ -131,7 +130,7 @@ def vocabulary_of(training: Path) -> Path:
     return Path((made and made.config["data"].get("vocab")) or training)
 
 
-def make_tuned(config: ConvertConfig, vocab: Path, added: int, out: Path) -> Result:
+def make_tuned(config: ConvertConfig, vocab: Path, added: int, out: Path) -> Conversion:
     """Write a fine-tuned model as it is, with its head, as ONNX: it would not be a start for training.
 
     Raises:
@@ -148,13 +147,12 @@ def make_tuned(config: ConvertConfig, vocab: Path, added: int, out: Path) -> Res
     saved_model.save(out, found, size, vocab)
     card = folder / "README.md"
     (out / "README.md").write_text(card.read_text(encoding="utf-8") if card.is_file() else f"# {folder.name}\n")
-    made = Conversion(
+    return Conversion(
         model=size.size_name,
         parameters=sum(one.numel() for one in found.model.parameters()),
         learnt=provenance.learnt(folder, size.positions),
         **exported(config, out, size, found.model.config.kind, []),
     )
-    return Result(summary=describe(made), figures=made.to_json())
 
 
 def exported(config: ConvertConfig, out: Path, size: "ModelConfig", head: str | None, untrained: list[str]) -> Json:
