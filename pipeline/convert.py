@@ -71,14 +71,13 @@ def make(config: ConvertConfig, out: Path) -> Result:
 
 
 def make_one(config: ConvertConfig, out: Path) -> Conversion:
-    """Write the folder, load it with transformers and compare; return what is known of the model.
+    """Write the folder of a model; return what is known of it.
 
     Raises:
         InputError: the model was not found, or the vocabulary is not the model's.
     """
-    from model.encoders.device import TYPES
     from model.finetuning import saved_model
-    from model.huggingface import bert_format, onnx_export, sentence_model, vocabulary
+    from model.huggingface import onnx_export, vocabulary
     from model.training import initial_weights
 
     for key, value in config.exports.items():
@@ -87,25 +86,11 @@ def make_one(config: ConvertConfig, out: Path) -> Conversion:
     source, vocab, added = add_vocabulary_rows(config, source)
     if config.exports and saved_model.is_tuned(Path(config.train)):
         return make_tuned(config, vocab, added, out)
-    dtype = TYPES[config.dtype]
     untrained = untrained_parts(config, source)
     texts = held_out_texts(config, vocab)
     samples = samples_of(source, vocab, config.examples, texts)
-    bert_format.save(
-        out,
-        source.config,
-        source.state,
-        vocab,
-        provenance.weight_histories(config.train, source, config.ema),
-        dtype=dtype,
-        shard_bytes=config.shard_bytes,
-        learnt=source.learnt,
-        remarks=remarks_of(config, source, [one["text"] for one in samples] or list(texts), untrained),
-        untrained=untrained,
-    )
-    sentence_model.copy(Path(config.train), out)
-    difference = compare_logits(out, source, dtype)
-    vocabulary.check_ids(out)
+    example = next(iter([one["text"] for one in samples] or texts), None)
+    difference = write_pretrained(config, source, vocab, example, untrained, out)
     noted = vocabulary.notes_on(out, vocab) if vocab == Path(config.train) else []
     return Conversion(
         model=source.config.size_name,
@@ -122,6 +107,35 @@ def make_one(config: ConvertConfig, out: Path) -> Conversion:
         largest_logit_difference=difference,
         **exported(config, out, source.config, None, untrained),
     )
+
+
+def write_pretrained(
+    config: ConvertConfig, source: "InitialWeights", vocab: Path, example: str | None, untrained: list[str], out: Path
+) -> float:
+    """Write the folder as transformers reads it, load it so and compare; return the largest difference of a logit.
+
+    `example` is a text with a [MASK] for the card, `untrained` are the parts with random weights.
+    """
+    from model.encoders.device import TYPES
+    from model.huggingface import bert_format, sentence_model, vocabulary
+
+    dtype = TYPES[config.dtype]
+    bert_format.save(
+        out,
+        source.config,
+        source.state,
+        vocab,
+        provenance.weight_histories(config.train, source, config.ema),
+        dtype=dtype,
+        shard_bytes=config.shard_bytes,
+        learnt=source.learnt,
+        remarks=remarks_of(config, source, example, untrained),
+        untrained=untrained,
+    )
+    sentence_model.copy(Path(config.train), out)
+    difference = compare_logits(out, source, dtype)
+    vocabulary.check_ids(out)
+    return difference
 
 
 def vocabulary_of(training: Path) -> Path:
@@ -323,13 +337,13 @@ def untrained_on_pairs(place: str) -> set[str]:
     return untrained_on_pairs(start)
 
 
-def remarks_of(config: ConvertConfig, source: "InitialWeights", texts: list[str], untrained: list[str]) -> Json:
+def remarks_of(config: ConvertConfig, source: "InitialWeights", example: str | None, untrained: list[str]) -> Json:
     """Return the model card's remarks about the weights."""
     steps = [f"{step:,}" for step in source.steps]
     return {
         "license": config.license,
         "longest sequence": f"{source.learnt:,} tokens learnt, of {source.config.positions:,} positions",
-        "example": texts[0] if texts else None,
+        "example": example,
         "converted from": None if source.last else config.train,
         "weights": "moving average of the training" if config.ema else None,
         "mean of the weights after steps": ", ".join(steps) if len(steps) > 1 else None,
