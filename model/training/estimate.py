@@ -12,7 +12,7 @@ from statistics import fmean, median
 import numpy as np
 import numpy.typing as npt
 
-from model.config import DataConfig, ModelConfig, TrainConfig
+from model.config import ModelConfig, TrainConfig
 from model.tracking.metrics_file import read_metrics
 from model.training import cost, run_length
 from model.training.schedule import retention_of, share_at
@@ -56,7 +56,7 @@ def processor(size: int = 1024, seconds: float = 0.15) -> float:
 
 def memory_of(model: ModelConfig) -> float:
     """Return the bytes of memory that a process takes which fine-tunes a model, but for its batches."""
-    return STATE * cost.parameters(assume_vocabulary(model)) + PROCESS
+    return STATE * cost.parameters(model) + PROCESS
 
 
 def memory_of_training(config: TrainConfig, model: ModelConfig, length: float, ranks: int) -> float:
@@ -81,23 +81,18 @@ def mean_length(folder: str, sequence_length: int) -> tuple[float, int]:
     return (FILLED * sequence_length, 0) if mean is None else (mean, sum(counts.lengths.values()))
 
 
-def sample_cost(
-    data: DataConfig, model: ModelConfig, sequence_lengths: Mapping[str, int], masked_share: float = cost.MASKED
-) -> tuple[float, float]:
-    """Return the tokens of a sample and the operations to train on it, on average."""
+def sample_cost(config: TrainConfig, model: ModelConfig, sequence_lengths: Mapping[str, int]) -> tuple[float, float]:
+    """Return the tokens of a sample and the operations to train on it, on average over a training."""
+    data = config.data
     expected = [sequence_lengths.get(str(Path(folder)), 128) for folder in data.folders]
     found = [mean_length(*each) for each in zip(data.folders, expected, strict=True)]
     lengths = [length for length, _ in found]
     shares = data.weights or [count for _, count in found]
     if not all(shares):  # not known yet
         shares = [1] * len(found)
-    work = [cost.flops(assume_vocabulary(model), [length], masked_share) for length in lengths]
+    masked = fmean(share_at(config.objective.mask_shares, step, 100) for step in range(100))
+    work = [cost.flops(model, [length], masked) for length in lengths]
     return float(np.average(lengths, weights=shares)), float(np.average(work, weights=shares))
-
-
-def mean_mask_share(config: TrainConfig) -> float:
-    """Return the share of masked tokens, on average over a training."""
-    return fmean(share_at(config.objective.mask_shares, step, 100) for step in range(100))
 
 
 def estimate_training(
@@ -116,7 +111,7 @@ def estimate_training(
     CPU; `sequence_lengths` are those of folders whose shards are not there yet; `timed` says whether
     the time can be known here; `gpu` is what a GPU reaches, if its hours are asked for.
     """
-    length, work = sample_cost(config.data, model, sequence_lengths, mean_mask_share(config))
+    length, work = sample_cost(config, model, sequence_lengths)
     steps = run_length.expected_steps(config, length)
     if steps is None:
         return Estimate(None, about=f"as many steps as epochs={config.epochs} allow")
@@ -132,11 +127,11 @@ def estimate_training(
         reached = estimate.rate_of(config.workdir, "train")
         seconds = work / (reached or REACHED * (speed or processor() / ranks)) / ranks
         seconds += START + (0 if reached else STEP * (steps - done))  # a rate that was measured includes those
-    count = cost.parameters(assume_vocabulary(model))
+    count = cost.parameters(model)
     return Estimate(
         seconds=seconds,
         disk=(SAVED + AVERAGE * (config.ema is not None)) * count * retention_of(config, steps).count(steps),
-        memory=memory_of_training(config, assume_vocabulary(model), length, ranks) * ranks,
+        memory=memory_of_training(config, model, length, ranks) * ranks,
         about=f"{steps - done:,} steps{why}, {samples * length / 1e6:,.1f} M tokens{passes}",
         gpu_hours=None if gpu is None else work / gpu / 3600,
     )
@@ -152,17 +147,12 @@ def remember(config: TrainConfig) -> None:
     model = read_field(Path(config.out, summary.checkpoint or ""), "model")  # with all its sizes
     if model is None:
         return
-    _, work = sample_cost(config.data, ModelConfig(**model), {}, mean_mask_share(config))
+    _, work = sample_cost(config, ModelConfig(**model), {})
     rate = median(row["samples_per_second"] for row in rows)
     estimate.remember_rate(config.workdir, "train", work * rate / summary.world_size)
 
 
 def tuning_flops(model: ModelConfig, epochs: int, runs: int, train: npt.ArrayLike, dev: npt.ArrayLike) -> float:
     """Return the operations of fine-tuning `runs` times on sequences of these lengths."""
-    once = [cost.flops(assume_vocabulary(model), lengths, 0.0) for lengths in (train, dev)]
+    once = [cost.flops(model, lengths, 0.0) for lengths in (train, dev)]
     return runs * epochs * (once[0] + once[1] / 3)  # the dev set is not learnt from
-
-
-def assume_vocabulary(model: ModelConfig) -> ModelConfig:
-    """Return a model with a usual vocabulary where its own is not known yet."""
-    return model if model.vocab_size else replace(model, vocab_size=VOCABULARY)

@@ -51,7 +51,7 @@ def estimate_stages(config: RunConfig, nodes: StageRecords) -> dict[str, Estimat
                 found[node.name] = training.estimate_training(
                     settings, model, None, ranks or 1, node.done, lengths, timed=bool(ranks) and local, gpu=gpu
                 )
-                weights = training.WEIGHTS * cost.parameters(training.assume_vocabulary(model))
+                weights = training.WEIGHTS * cost.parameters(model)
                 marked = retention_of(settings, 1).count_marked()
         elif isinstance(settings, ConvertConfig) and gpu is not None and weights:
             found[node.name] = Estimate(None, disk=weights * (marked if settings.checkpoints else 1))

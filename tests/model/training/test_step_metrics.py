@@ -64,7 +64,7 @@ def test_what_a_dry_run_counts_is_what_followed(said_and_logged, work, tmp_path)
         given = built(TrainConfig, Manifest.read(out).config)
         given = dataclasses.replace(given, data=dataclasses.replace(given.data, dir=str(tmp_path / "prepare")))
         model = ModelConfig(**checkpoint_folder.locate(out)[1].model)
-        expected, each = estimate.estimate_training(given, model, 1e9), estimate.sample_cost(given.data, model, {})[0]
+        expected, each = estimate.estimate_training(given, model, 1e9), estimate.sample_cost(given, model, {})[0]
         assert expected.about.startswith("12 steps, ")
         assert found[-1]["samples"] == given.steps * given.batch_size
         assert found[-1]["tokens"] == pytest.approx(each * found[-1]["samples"], rel=0.05)

@@ -45,15 +45,15 @@ def test_folders_of_several_lengths_count_by_their_shares(tmp_path):
     each = {length: cost.flops(MODERN, [length]) for length in (100, 200, 900, 1800)}
     expected = {short: 1000, long: 2000}
     data = DataConfig(dir=long, more=[short], weights=[1, 3], vocab="v")
-    tokens, work = estimate.sample_cost(data, MODERN, expected)
+    tokens, work = estimate.sample_cost(planned(tmp_path, data=data), MODERN, expected)
     assert tokens == pytest.approx((1800 + 3 * 900) / 4)
     assert work == pytest.approx((each[1800] + 3 * each[900]) / 4)
-    data = DataConfig(dir=long, more=[short], vocab="v")
-    assert estimate.sample_cost(data, MODERN, expected)[0] == pytest.approx((1800 + 900) / 2)
+    config = planned(tmp_path, data=DataConfig(dir=long, more=[short], vocab="v"))
+    assert estimate.sample_cost(config, MODERN, expected)[0] == pytest.approx((1800 + 900) / 2)
     for folder, lengths in ((short, {"100": 30}), (long, {"200": 10})):
         Path(folder).mkdir()
         finished.manifest("prepare", figures={"lengths": lengths}).write(Path(folder))
-    tokens, work = estimate.sample_cost(data, MODERN, expected)
+    tokens, work = estimate.sample_cost(config, MODERN, expected)
     assert tokens == pytest.approx((200 + 3 * 100) / 4)
     assert work == pytest.approx((each[200] + 3 * each[100]) / 4)
 
