@@ -117,8 +117,7 @@ def time_all_reduces(numbers: torch.Tensor, repeats: int) -> float:
     began = time.perf_counter()
     for _ in range(repeats):
         dist.all_reduce(numbers)
-    if numbers.is_cuda:
-        torch.cuda.synchronize(numbers.device)
+    device_peak.synchronize(numbers.device)
     return time.perf_counter() - began
 
 

@@ -17,6 +17,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+import pyarrow as pa
+from pyarrow import parquet as pq
 
 from model.training import provenance
 from pipeline import readers
@@ -212,9 +214,6 @@ def make(config: PairsConfig, out: Path) -> Result:
     Raises:
         InputError: there are no pairs, or none of held-out documents.
     """
-    import pyarrow as pa
-    from pyarrow import parquet as pq
-
     kept, asked, counts = draw(config)
     first = config.kinds[0]
     if not kept[first]:
