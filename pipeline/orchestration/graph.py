@@ -6,7 +6,7 @@ Dependencies are inferred: a stage that reads a folder waits for the stage that 
 import copy
 import os
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from model.config import TrainConfig
@@ -18,7 +18,7 @@ from pipeline.orchestration.kinds import kind_of
 from pipeline.orchestration.run_plan import FORCED, StageRecord, StageRecords
 from pipeline.records.manifest import Manifest, manifest_of
 from pipeline.stages import fetch_inputs, fingerprints
-from pipeline.stages.fingerprints import Identity, pin
+from pipeline.stages.fingerprints import pin
 from pipeline.stages.registry import type_of
 from pipeline.storage import places
 
@@ -54,23 +54,31 @@ def plan_graph(config: RunConfig) -> StageRecords:
     nodes: dict[str, StageRecord] = {}
     offered: dict[str, int] = {}  # positions, by the folder of a model
     for name in sort_topologically(needs):
-        before = {os.path.normpath(node.config.out): node.fingerprint for node in nodes.values()}
-        kind, settings = type_of(name), found[name]
-        if isinstance(settings, ReportConfig):
-            settings.stages = [*settings.stages, *find_user_results(config.workdir, before)]
-        redone = [other for other in needs[name] if nodes[other].reason is not None]
-        if name in config.force:  # what is there may be anything
-            status: Status = (fingerprints.fingerprint(kind, settings, before)[0], FORCED, 0)
-        else:
-            settings, status = reuse_settings(kind, settings, before, redone)
-        fingerprint, reason, done = status
-        found[name] = settings
-        nodes[name] = StageRecord(
-            name=name, kind=kind, config=settings, needs=needs[name], fingerprint=fingerprint, reason=reason, done=done
-        )
-    for name in nodes:
-        offered[os.path.normpath(found[name].out)] = kind_of(name).positions(name, found[name], makers, offered)
+        nodes[name] = plan_stage(config, name, found[name], needs[name], nodes)
+    for name, node in nodes.items():
+        offered[os.path.normpath(node.config.out)] = kind_of(name).positions(name, node.config, makers, offered)
     return list(nodes.values())
+
+
+def plan_stage(
+    config: RunConfig, name: str, settings: StageConfig, needs: tuple[str, ...], earlier: Mapping[str, StageRecord]
+) -> StageRecord:
+    """Return the record of a stage: as what is there of it, if that counts, and why it has to run, if it does.
+
+    `needs` are the stages that it reads, whose records are among the `earlier` ones.
+    """
+    before = {os.path.normpath(node.config.out): node.fingerprint for node in earlier.values()}
+    kind, redone = type_of(name), [other for other in needs if earlier[other].reason is not None]
+    if isinstance(settings, ReportConfig):
+        settings.stages = [*settings.stages, *find_user_results(config.workdir, before)]
+    if name in config.force:  # what is there may be anything
+        status: Status = (fingerprints.fingerprint(kind, settings, before)[0], FORCED, 0)
+    else:
+        settings, status = reuse_settings(kind, settings, before, redone)
+    fingerprint, reason, done = status
+    return StageRecord(
+        name=name, kind=kind, config=settings, needs=needs, fingerprint=fingerprint, reason=reason, done=done
+    )
 
 
 def makers_of(found: Stages) -> dict[str, StageConfig]:
@@ -82,20 +90,20 @@ def reuse_settings(
     kind: str, settings: StageConfig, known: fingerprints.Sources, redone: Names
 ) -> tuple[StageConfig, Status]:
     """Return a stage's configuration and status: those of a result that is there, if it would take it."""
-    status = stage_status(kind, settings, fingerprints.fingerprint(kind, settings, known), redone)
+    status = stage_status(kind, settings, known, redone)
     for kept in kind_of(kind).known_before(settings) if status[1] is not None and not status[2] else ():
-        found = stage_status(kind, kept, fingerprints.fingerprint(kind, kept, known), redone)
+        found = stage_status(kind, kept, known, redone)
         if found[1] is None or found[2]:
             return kept, found
     return settings, status
 
 
-def stage_status(kind: str, settings: StageConfig, identity: Identity, redone: Names) -> Status:
+def stage_status(kind: str, settings: StageConfig, known: fingerprints.Sources, redone: Names) -> Status:
     """Return the fingerprint of a stage, why it has to run (None: it is up to date), and its steps that are done.
 
-    `redone` are the stages that it reads and that have to run.
+    `known` are the fingerprints of what the stages before it make, `redone` those that it reads and that have to run.
     """
-    fingerprint, sources = identity
+    fingerprint, sources = fingerprints.fingerprint(kind, settings, known)
     present, fault = fingerprints.compare_manifest(kind, settings, fingerprint, sources)
     if present is not None and fault is None:
         return present.fingerprint, None, 0

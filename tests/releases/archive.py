@@ -145,7 +145,7 @@ def values(command):
     if module != "pipeline.run":
         kind = module.removeprefix("pipeline.")
         config = composing.compose_config(kind, STAGES[kind].schema, words, asked=False)
-        return {"stands": graph.stage_status(kind, config, fingerprints.fingerprint(kind, config), [])[1]}
+        return {"stands": graph.stage_status(kind, config, {}, [])[1]}
     found = {node.name: values_of(node) for node in planned(command)}
     return dict(flatten(json.loads(json.dumps(found, default=str))))
 
