@@ -58,7 +58,7 @@ def describe_shards(manifest: Manifest) -> Iterator[str]:
 def balance(counts: CorpusCounts) -> Iterator[str]:
     """Yield lines with the documents' counts, skipped files, notes and warnings."""
     documents = counts.documents
-    outcomes = " + ".join(f"{documents.get(outcome, 0):,} {outcome}" for outcome in OUTCOMES)
+    outcomes = " + ".join(f"{documents[outcome]:,} {outcome}" for outcome in OUTCOMES)
     yield f"{pluralize(documents['read'], 'document')} read = {outcomes}"
     if read := counts.totals["tokens_read"]:
         lost = "".join(f" + {count:,} {reason}" for reason, count in counts.lost.items() if count)

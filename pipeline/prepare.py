@@ -101,7 +101,7 @@ def make(config: PrepareConfig, out: Path) -> Result:
         counts = manifest_counts(work, account)
         used = timings.total(work.scratch.glob(f"*{timings.ENDING}"))
         shutil.rmtree(work.scratch)
-        if not counts.documents.get("read"):
+        if not counts.documents["read"]:
             work.units.remove_all_but(set())
         outcome_checks.check_train(config, counts)
         outcome_checks.check_pairs(config, counts)

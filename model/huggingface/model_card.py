@@ -194,7 +194,7 @@ def data_rows(prepare: Manifest, corpus: Rows) -> Rows:
         **licence_rows(corpus, counts.notes),
         "documents": number(counts.written),
         "documents held out": number(counts.held_documents),
-        "duplicates left out": number(counts.documents.get("duplicate")),
+        "duplicates left out": number(counts.documents["duplicate"]),
         "tokens of these documents": number(counts.tokens),
         "samples": number(counts.train),
         "sequence length": number(counts.sequence_length),

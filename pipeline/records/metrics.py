@@ -172,17 +172,17 @@ class CorpusCounts(Record):
     @property
     def written(self) -> int:
         """Return how many documents are in the shards."""
-        return self.documents.get("written", 0)
+        return self.documents["written"]
 
     @property
     def found(self) -> int:
         """Return how many documents the corpus has, with those that the reader skipped."""
-        return self.documents.get("read", 0) + sum(self.skipped.values())
+        return self.documents["read"] + sum(self.skipped.values())
 
     @property
     def tokens(self) -> int:
         """Return the tokens of the documents in the shards, each once."""
-        return self.totals.get("tokens", 0)
+        return self.totals["tokens"]
 
     @property
     def lost_line(self) -> str:
@@ -206,17 +206,17 @@ class CorpusCounts(Record):
     @property
     def train(self) -> int:
         """Return how many instances there are to train on."""
-        return self.totals.get("train", 0)
+        return self.totals["train"]
 
     @property
     def held_out(self) -> int:
         """Return how many instances are held out."""
-        return self.totals.get("validation", 0)
+        return self.totals["validation"]
 
     @property
     def held_documents(self) -> int:
         """Return how many documents are held out."""
-        return self.totals.get("validation_documents", 0)
+        return self.totals["validation_documents"]
 
     @property
     def instances(self) -> int:
@@ -248,7 +248,7 @@ class CorpusCounts(Record):
     @property
     def lengths_line(self) -> str:
         """Return how long instances are."""
-        full = self.lengths.get(self.sequence_length, 0) / max(sum(self.lengths.values()), 1)
+        full = self.lengths[self.sequence_length] / max(sum(self.lengths.values()), 1)
         mean = f"{self.mean_length or 0.0:.1f} tokens on average"
         return f"Lengths of instances: {mean}, {full:.1%} have all {self.sequence_length}"
 
