@@ -160,15 +160,21 @@ def convert_hydra_errors() -> Iterator[None]:
         ) from error
 
 
-def explain(error: Exception) -> UserError:
-    """Return a Hydra or OmegaConf error as one that names the key."""
+def cause_of(error: Exception) -> tuple[Exception, str]:
+    """Return the error that Hydra has wrapped, and the key that it is of; "" if that is not known."""
     typed = MERGED.search(str(error))
     while isinstance(error, HydraException) and isinstance(error.__cause__, Exception):
         error = error.__cause__
-    text, full = str(error), str(getattr(error, "full_key", None) or getattr(error, "key", None) or "")
+    full = str(getattr(error, "full_key", None) or getattr(error, "key", None) or "")
     if typed and typed[1].endswith(f".{full}"):  # OmegaConf knows the last part of a new key alone
         full = typed[1]
-    full = full or "".join(OF_FILE.findall(text)[:1])
+    return error, full or "".join(OF_FILE.findall(str(error))[:1])
+
+
+def explain(error: Exception) -> UserError:
+    """Return a Hydra or OmegaConf error as one that names the key."""
+    error, full = cause_of(error)
+    text = str(error)
     if isinstance(error, UserError):
         return error
     if isinstance(error, ConfigKeyError | ConfigAttributeError) and error.full_key:
