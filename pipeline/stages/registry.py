@@ -43,17 +43,16 @@ _ALL = (
 )
 STAGES = {stage.name: stage for stage in _ALL}  # of a run
 
-# Stages outside of runs, with a folder and a manifest of the same form.
-_OTHERS = (
-    Stage("pairs", 2, "pipeline.config:PairsConfig", "pipeline.pairs", ONE),
-    Stage("submit", 1, "pipeline.config:SubmitConfig", "pipeline.submit"),
-)
-OTHERS = {stage.name: stage for stage in _OTHERS}
+# With stages outside of runs, which have a folder and a manifest of the same form.
+KNOWN = STAGES | {
+    "pairs": Stage("pairs", 2, "pipeline.config:PairsConfig", "pipeline.pairs", ONE),
+    "submit": Stage("submit", 1, "pipeline.config:SubmitConfig", "pipeline.submit"),
+}
 
 
 def stage_of(name: str) -> Stage:
     """Return a stage by name, including those outside of runs."""
-    return (STAGES | OTHERS)[name]
+    return KNOWN[name]
 
 
 def placement_of(stage: str) -> str:

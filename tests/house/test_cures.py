@@ -15,7 +15,7 @@ from pipeline.cli.overrides import type_of
 from pipeline.config import EmbedConfig, PredictConfig, RunConfig
 from pipeline.console import terminal
 from pipeline.errors import read_errors, rendered
-from pipeline.stages.registry import OTHERS, STAGES
+from pipeline.stages.registry import KNOWN, STAGES
 from tests.house.test_messages import GOLDEN, MISTAKES, ended
 
 OF_HELP = {"NAME": "{first}", "FOLDER": "{folder}", "PATH": "{folder}/books", "VALUE": "9", "FILE": "{folder}/more.txt"}
@@ -155,7 +155,7 @@ def messages(root):
 
 
 def test_keys_and_commands_of_every_message_exist(root):
-    schemas = [*(stage.schema for stage in (STAGES | OTHERS).values()), PredictConfig, EmbedConfig, RunConfig]
+    schemas = [*(stage.schema for stage in KNOWN.values()), PredictConfig, EmbedConfig, RunConfig]
     found = {each for text in messages(root) for each in TYPED.findall(text)}
     for key, value, module in found:
         stage, _, rest = key.partition(".")

@@ -14,7 +14,7 @@ from pipeline.cli import help_text
 from pipeline.common.schema import Section, group, input_path, option, runtime_option
 from pipeline.config import EmbedConfig, PredictConfig, RunConfig, StageConfig
 from pipeline.errors import ConfigError
-from pipeline.stages.registry import OTHERS, STAGES
+from pipeline.stages.registry import KNOWN
 from tests.support import forked
 from tests.support.refusals import refused
 
@@ -48,7 +48,7 @@ def test_meanings_are_the_help_texts_of_the_fields():
 
 def schemas():
     """The schema of every command."""
-    stages = {name: stage.schema for name, stage in (STAGES | OTHERS).items()}
+    stages = {name: stage.schema for name, stage in KNOWN.items()}
     return stages | {"run": RunConfig, "predict": PredictConfig, "embed": EmbedConfig}
 
 

@@ -17,7 +17,7 @@ from pipeline.errors import ConfigError, InputError
 from pipeline.records.manifest import Result, file_checksums
 from pipeline.records.metrics import Conversion, conversion_of
 from pipeline.stages import fingerprints, stage
-from pipeline.stages.registry import OTHERS, STAGES, type_of
+from pipeline.stages.registry import KNOWN, STAGES, type_of
 from tests.pipeline.stages.test_stage import settings as old
 from tests.support import finished
 from tests.support.refusals import refused
@@ -54,7 +54,7 @@ def test_no_default_changes_without_a_new_version(request):
             "defaults": plain(fingerprints.defaults_of(kind.schema)),
             "composed": plain(fingerprints.settings_of(composed(name, COMMANDS[name]))),
         }
-        for name, kind in (STAGES | OTHERS).items()
+        for name, kind in KNOWN.items()
     }
     if request.config.getoption("--golden"):
         path.write_text(json.dumps(now, indent=1, sort_keys=True, ensure_ascii=False) + "\n")
