@@ -29,7 +29,7 @@ class Collator:
 
     def ids(self, rows: SampleTable) -> npt.NDArray[Any]:
         """Return the ids of the text in some rows, in no order: `(T,)`."""
-        tokens, _ = self.gather(rows, rows.a_len.astype(np.int64) + rows.b_len)
+        tokens, _ = self.gather(rows)
         return tokens & (self._info.word_bit - 1) if self._info.word_bit else tokens
 
     def batches(self, rows: SampleTable, samples: Ints, masked: Ints, cuts: Ints) -> list[Batch]:
@@ -38,7 +38,7 @@ class Collator:
         # Two runs per sequence: [CLS] A [SEP], and B [SEP] unless B is empty.
         runs = np.stack([a_len + 2, b_len + (b_len > 0)], axis=1)
         starts = bounds_of(runs.sum(axis=1))
-        tokens, first = self.gather(rows, a_len + b_len)
+        tokens, first = self.gather(rows)
         # Index of each run's tokens in `tokens`: shifted by one for [CLS], two for [CLS] and [SEP].
         # Special tokens get some neighbour's index and are overwritten.
         shift = first - starts[:-1]
@@ -68,10 +68,10 @@ class Collator:
         )
         return cut(whole, cuts)
 
-    def gather(self, rows: SampleTable, lengths: Ints) -> tuple[npt.NDArray[Any], Ints]:
+    def gather(self, rows: SampleTable) -> tuple[npt.NDArray[Any], Ints]:
         """Return the stored tokens of `rows`, grouped by shard, and each row's start in them."""
         by_shard = np.argsort(rows.shard, kind="stable")
-        ordered = lengths[by_shard]
+        ordered = rows.text_lengths()[by_shard]
         ends = np.cumsum(ordered)
         first = np.empty(len(rows), np.int64)
         first[by_shard] = ends - ordered

@@ -128,8 +128,7 @@ class Loader:
         """Return the words of the text in some rows: per token as many as in the row's shard."""
         if self.words_per_token is None:
             return None
-        tokens = rows.a_len.astype(np.int64) + rows.b_len
-        return float(tokens @ self.words_per_token[rows.shard])
+        return float(rows.text_lengths() @ self.words_per_token[rows.shard])
 
     def _rows(self, start: int, stop: int) -> SampleTable:
         """Return the rows of samples `start` to `stop - 1`."""

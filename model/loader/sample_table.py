@@ -29,10 +29,13 @@ class SampleTable(Columns):
     maskable: npt.NDArray[np.uint16]  # tokens that are not special: as many can be masked
     is_random_next: Bools
 
+    def text_lengths(self) -> Ints:
+        """Return the stored tokens of each sample, those of its text: `(N,)`."""
+        return self.a_len.astype(np.int64) + self.b_len
+
     def lengths(self) -> Ints:
         """Return the tokens of each sample, including special ones: `(N,)`."""
-        b_len = self.b_len.astype(np.int64)
-        return self.a_len + 2 + b_len + (b_len > 0)  # [CLS] A [SEP], B [SEP]
+        return self.text_lengths() + 2 + (self.b_len > 0)  # [CLS] A [SEP], B [SEP]
 
 
 class SampleStream:
