@@ -10,6 +10,7 @@ shard are known from the manifest, and its data is mapped when it is needed.
 import contextlib
 import dataclasses
 import fcntl
+import itertools
 import json
 import shutil
 import socket
@@ -68,11 +69,8 @@ class ReadPlan:
     beat: Callable[[], None]  # called while a shard is waited for
 
     def until_stop(self, start: int) -> Iterator[Span]:
-        """Yield the spans of samples `start` to `stop - 1`."""
-        for span in self.spans(start):
-            if span.first >= self.stop:
-                return
-            yield span
+        """Return the spans of samples `start` to `stop - 1`."""
+        return itertools.takewhile(lambda span: span.first < self.stop, self.spans(start))
 
 
 class ShardSource:
