@@ -43,14 +43,13 @@ def attend(q: Tensor, k: Tensor, v: Tensor, backend: str, how: AttentionArgs) ->
     """
     if not q.shape[0]:  # no sequences: a rank's share of a batch smaller than the world
         return q + k.sum(0) + v.sum(0)  # all of them: ZeRO 3 compares the order of gradients between ranks
-    cu_seqlens, max_length, dropout, causal, window, queries = how
-    if window is not None and window >= max_length - 1:
-        window = None  # the window covers every sequence
+    if how.window is not None and how.window >= how.max_length - 1:
+        how = how._replace(window=None)  # the window covers every sequence
     run = BACKENDS[backend].run
-    if queries is None:
-        return run(q, k, v, AttentionArgs(cu_seqlens, max_length, dropout, causal, window))
-    order = queries.argsort()
-    how = AttentionArgs(cu_seqlens, max_length, dropout, causal, window, queries[order])
+    if how.queries is None:
+        return run(q, k, v, how)
+    order = how.queries.argsort()
+    how = how._replace(queries=how.queries[order])
     return take_rows(run(take_rows(q, order), k, v, how), order.argsort())
 
 
