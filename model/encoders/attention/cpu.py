@@ -187,8 +187,6 @@ def put(place: Tensor, made: Tensor, count: int, more: bool = False) -> None:
 
 def unseen_scores(part: Part, how: AttentionArgs, like: Tensor) -> Tensor | None:
     """Return what to add to the scores `(..., l, m)` of a part: minus infinity where not attended."""
-    if how.window is None and not how.causal:
-        return None
     start, width = part.keys[0], (part.keys[1] - part.keys[0]) // part.equal
     window = None if how.window is None or how.window >= width - 1 else how.window
     if window is None and not how.causal:
