@@ -21,6 +21,7 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 from model.config import TrainConfig
 from model.resilience import rank_record
 from pipeline.cli import entry_point
+from pipeline.common.schema import check
 from pipeline.errors import ConfigError, Exit
 from pipeline.stages import fetch_inputs, fingerprints, stage
 
@@ -52,20 +53,22 @@ def main(task: Callable[[TrainConfig], None] | None = None) -> NoReturn:
         raise
 
 
-def check_launcher(environment: Mapping[str, str]) -> None:
-    """Raise ConfigError where the variables of a launcher do not fit each other."""
+def rank_and_world(environment: Mapping[str, str]) -> tuple[int, int]:
+    """Return this rank and the number of ranks, by the variables of a launcher.
+
+    Raises:
+        ConfigError: they do not fit each other.
+    """
+    cure = "start training by a launcher, or unset it"
     found = {name: environment.get(name, usual) for name, usual in (("WORLD_SIZE", "1"), ("RANK", "0"))}
     for name, value in found.items():
-        if not value.isdecimal():
-            raise ConfigError("must be a number; start training by a launcher, or unset it", name, value)
+        check(value.isdecimal(), f"must be a number; {cure}", name, value)
     rank, size = int(found["RANK"]), int(found["WORLD_SIZE"])
     others = ("RANK", "MASTER_ADDR", "MASTER_PORT") if size > 1 else ()
-    if missing := [name for name in others if name not in environment]:
-        raise ConfigError(
-            f"is set without {', '.join(missing)}; start training by a launcher, or unset it", "WORLD_SIZE", size
-        )
-    if rank >= size:
-        raise ConfigError(f"is not below WORLD_SIZE={size}; start training by a launcher, or unset it", "RANK", rank)
+    missing = [name for name in others if name not in environment]
+    check(not missing, f"is set without {', '.join(missing)}; {cure}", "WORLD_SIZE", size)
+    check(rank < size, f"is not below WORLD_SIZE={size}; {cure}", "RANK", rank)
+    return rank, size
 
 
 def train(config: TrainConfig) -> None:
@@ -74,8 +77,7 @@ def train(config: TrainConfig) -> None:
     Raises:
         ConfigError: the launcher's variables do not fit each other, or `processes`.
     """
-    check_launcher(os.environ)
-    world = int(os.environ.get("WORLD_SIZE", "1"))
+    rank, world = rank_and_world(os.environ)
     if config.processes not in (None, world):
         raise ConfigError(
             f"does not match the launcher's {world} ranks; unset it (for a run, set processes= instead of "
@@ -94,7 +96,7 @@ def train(config: TrainConfig) -> None:
     addresses = fetch_inputs.shard_addresses(config)
     common = fingerprints.partial_fingerprint(config, sources, extending.independent_keys(config))
     make = functools.partial(trainer.train, fingerprint=fingerprint, common=common, store=store, addresses=addresses)
-    if int(os.environ.get("RANK", "0")) == 0:
+    if rank == 0:
         stage.run("train", config, make, in_place=True, uploads=store, identity=identity)
         estimate.remember(config)
     elif config.force or fingerprints.recognise("train", config, *identity) is None:

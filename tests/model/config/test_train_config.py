@@ -8,7 +8,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from model.config import PUBLISHED, SHAPE, DataConfig, ModelConfig, ObjectiveConfig, OptimizerConfig, TrainConfig
-from model.train import check_launcher
+from model.train import rank_and_world
 from pipeline.cli import conf_files
 from pipeline.errors import ConfigError
 from tests.support.refusals import refused
@@ -26,7 +26,7 @@ RANKS |= dict.fromkeys(("WORLD_SIZE=two", "WORLD_SIZE=2", "WORLD_SIZE=2 RANK=0")
 @pytest.mark.parametrize(("variables", "key"), RANKS.items())
 def test_variables_of_a_launcher_fit_each_other(variables, key):
     with refused(ConfigError, key=key) if key else nullcontext():
-        check_launcher(dict(each.split("=") for each in variables.split()))
+        rank_and_world(dict(each.split("=") for each in variables.split()))
 
 
 GOOD = {ModelConfig: TINY, ObjectiveConfig: {"name": "o"}, OptimizerConfig: {"name": "adamw"}, TrainConfig: {}}
