@@ -130,7 +130,7 @@ def ablated(trick: str, config: ModelConfig, device: torch.device, dtype: torch.
         config = dataclasses.replace(config, attention="padded")
     if trick == "dropout":
         bert.Dropout.forward = lambda self, x: F.dropout(x, self.share, self.training)  # type: ignore
-        cpu.drop = F.dropout  # type: ignore
+        cpu.drawn = lambda x, share: F.dropout(torch.ones_like(x), share)  # type: ignore
     module = build_model(config).to(device, dtype)
 
     def loss(batch: Batch) -> Tensor:
