@@ -40,7 +40,7 @@ WRONG_TYPE = re.compile(
     r"is not a valid (bool) )",
     re.S,
 )
-TWICE = re.compile(r"Multiple values for (\w+)\. .*'override \w+: (\S+)'")
+TWICE = re.compile(r"(?:Multiple values for )?([\w@.]+)(?:\. .*'override \S+: (\S+)'| appears more than once)")
 NO_GROUP = re.compile(r"Invalid type assigned: .* is not a subclass of .*value: (.*)")
 NOT_ONE = re.compile(r"Cannot convert '(?:list|dict)' to string: '(.*)'")
 NOT_THERE = re.compile(r"Could not delete (?:from config\. )?'([^']+)'")
@@ -194,14 +194,14 @@ def explain(error: Exception) -> UserError:
             return has_keys(error, full, one[1])
         if many := NOT_ONE.search(text):
             return ConfigError("must be one text", full, many[1])
-    if "Cannot merge DictConfig with ListConfig" in text:
+    if "Cannot merge DictConfig with ListConfig" in text or re.search("Cannot assign .* to Dict", text):
         return ConfigError(f"must be {'a list' if 'reference_type=List' in text else 'keys with values'}", full)
     if gone := NOT_THERE.search(text):
         return ConfigError(f"no such key; {ALL_KEYS}", gone[1])
     if open_group := NOT_CHOSEN.match(text):
         return ConfigError(to_choose(open_group[1]), open_group[1])
     if twice := TWICE.search(text):
-        return ConfigError(f"another {twice[1]} is chosen too; leave one of them out", twice[1], twice[2])
+        return ConfigError(f"another {twice[1]} is chosen too; leave one of them out", twice[1], twice[2] or UNSET)
     if isinstance(error, MissingConfigException) and (lost := NO_CHOICE.search(text)):
         return unknown_choice(
             lost[1], lost[2], re.findall(r"^\s+(\S+)$", text, re.M) or choices(lost[1])

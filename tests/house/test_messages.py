@@ -30,7 +30,8 @@ prepare corpus=books corpus.path= TMP/books
 prepare corpus=books corpus.path=TMP/gone vocab=TMP/vocab.txt out=TMP/out
 prepare corpus=books corpus.path=TMP/books out=az://bucket/out
 prepare corpus=books seqence_length=9
-prepare corpus=books corpus.qwert=9
+prepare +corpus=books +corpus=books
+prepare corpus=books corpus.options=x
 prepare corpus=jsonl corpus.files=[x]
 prepare corpus=jsonl corpus.path=TMP/books corpus.subset=nld_Latn
 prepare corpus=jsonl corpus.path=TMP/books vocab=TMP/vocab.txt out=TMP/out corpus.options.title=name
@@ -62,7 +63,6 @@ run corpus=sample force=[nonsense] workdir=TMP/run
 run corpus=sample tran.steps=9
 run corpus=sample train.stesp=9 workdir=TMP/run
 run corpus=sample train-512.steps=9 workdir=TMP/run
-run corpus=sample force=true
 run corpus=sample prepare.runner=flink workdir=TMP/run
 run corpus=sample prepare.runner=spark2 workdir=TMP/run
 run corpus=sample train.optimizer.nonsense=2 workdir=TMP/run
