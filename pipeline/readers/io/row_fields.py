@@ -23,8 +23,6 @@ _DATE = re.compile(r"(?:19|20)\d\d(?:[01]\d(?:[0-3]\d)?)?")
 LEFT_OUT = "left out by corpus.options.where"
 _HTML = re.compile(r"(?i)</(?:p|div|a|b|i|em|strong|span|li|ul|td|h[1-6])\s*+>|<br\s*+/?>|&(?:[a-z]{2,8}|#\d{2,6});")
 HTML_NOTE = "texts with HTML; corpus.options.html=true reads it"
-_ENDS = re.compile(r"\\n(?:(?![a-z])|.*?\\n)", re.DOTALL)  # one may begin a word of TeX, as \nu
-ENDS_NOTE = "texts with \\n for line ends, written twice"
 
 
 class RowReader:
@@ -146,7 +144,7 @@ class RowReader:
         if not self.html:
             # The expression takes 5 ms a MB, the signs that it begins with 0.5.
             marked = ("<" in text or "&" in text) and _HTML.search(text)
-            log.notes.update([HTML_NOTE] * bool(marked) + [ENDS_NOTE] * bool("\\n" in text and _ENDS.search(text)))
+            log.notes.update([HTML_NOTE] * bool(marked))
         name = self._value(row, self.id, place) if self.id else None
         title = row.get("title")
         yield Document(place if name is None else str(name), text, title=title if isinstance(title, str) else "")

@@ -151,12 +151,9 @@ def test_the_prose_of_a_page(page, text, tmp_path):
 
 
 def test_html_in_rows_is_read_or_noted(tmp_path):
-    (tmp_path / "a.jsonl").write_text(
-        r'{"text": "<p>One &lt; two.</p><p>Three.</p>"}' + "\n" + r'{"text": "a\\nb\\nc"}'
-    )
+    (tmp_path / "a.jsonl").write_text('{"text": "<p>One &lt; two.</p><p>Three.</p>"}')
     found, log = read(config("jsonl", tmp_path))
-    assert sorted(log.notes.values()) == [1, 1]
-    assert any("corpus.options.html=true" in note for note in log.notes)
+    assert ["corpus.options.html=true" in note for note in log.notes] == [True]
     found, log = read(config("jsonl", tmp_path, options={"html": True}))
     assert found[0].text == "One < two.\nThree."
     assert not log.notes
