@@ -21,7 +21,12 @@ _LOOKED_AT, _NEARLY = 20, 0.9  # lines at least, and which share of them tells
 _HEAD = 1 << 14  # characters in which marks are counted
 # Marks of a format at a word: <p>, (NP, \\v, *MOT:, word/NN. Texts in 400 languages have them at 13 % of words at most.
 _MARK = re.compile(r"(?:[<\\(\[{@%#~&$*|/]++|[^\W_]++[_/|=<>{}\\]++)(?=\w)")
-MARKED = "texts in columns, or with marks of a format at many words, such as <p>, word/NN or \\v; take these out first"
+_BEGUN = re.compile(r"(?:[A-Za-z(]+\.? )?[!-~]*\d[!-~]*[ \t]")  # an id, a number or a verse: utt-001, GEN 1:1
+_ALONE = re.compile(r"[@\\<]\w+>?")  # a mark that is a line of its own: @highlight
+MARKED = (
+    "texts in columns, or with marks of a format at many words or at lines, such as <p>, word/NN, \\v, @highlight or "
+    "utt-001; take these out first"
+)
 
 
 def by_name(name: str, reader: str = "") -> str | None:
@@ -77,16 +82,22 @@ def is_table(head: str) -> bool:
 
 
 def is_marked(text: str) -> bool:
-    """Return whether, at its beginning, a fourth of the words or half of the lines have marks, or all have columns."""
+    """Return whether a fourth of the first words or half of the lines have marks, all have columns, or all a number.
+
+    Lines of a mark alone are several.
+    """
     head = text[:_HEAD]
     words = head.split()
     if len(words) < _LOOKED_AT:
         return False
     lines = [line.strip().replace("\r", " ") for line in head.split("\n") if line.strip()]
-    if not numbers(head) and any(has_columns(lines, mark) for mark in "\t,;|"):
+    begun, alone = sum(1 for line in lines if _BEGUN.match(line)), list(filter(_ALONE.fullmatch, lines))
+    numbered = begun > _NEARLY * len(lines) and len(lines) >= _LOOKED_AT
+    if not numbers(head) and (numbered or any(has_columns(lines, mark) for mark in "\t,;|")):
         return True
     marked = sum(1 for word in words if not word.isalnum() and _MARK.match(word))
-    return 4 * marked > len(words) or 2 * sum(1 for line in lines if _MARK.match(line)) > len(lines)
+    lines_marked = 2 * sum(1 for line in lines if _MARK.match(line)) > len(lines)
+    return 4 * marked > len(words) or lines_marked or len(alone) > len(set(alone))
 
 
 def has_columns(lines: list[str], mark: str) -> bool:
