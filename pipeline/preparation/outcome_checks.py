@@ -11,6 +11,7 @@ from pipeline.preparation.documents import ENDS, TOKENIZED
 from pipeline.preparation.plan import PreparePlan
 from pipeline.readers.files import UNREAD
 from pipeline.readers.formats import MARKED, by_name
+from pipeline.readers.io.archives import IN_ARCHIVES
 from pipeline.readers.io.row_fields import HTML_NOTE, LEFT_OUT
 from pipeline.records.estimate import size
 from pipeline.records.metrics import MIXED, OUTCOMES, CorpusCounts
@@ -82,7 +83,9 @@ def check_train(config: PrepareConfig, counts: CorpusCounts) -> None:
     broken = "".join(f"; the first broken one: {each}" for each in counts.named.get("broken", [])[:1])
     cure = " and ".join(f"{named(key)}=1" for key in _limits(config) if counts.documents.get("short"))
     short = f"; for documents that count as short set {cure}" if cure else ""
-    raise InputError(f"{start}: {documents_line(config, counts)}{filtered}{broken}{short}", "corpus.path")
+    packed = any(reason.endswith(IN_ARCHIVES) for reason in counts.skipped)
+    unpack = f"; unpack what has other names, and set {named('corpus.path')}='FOLDER/**/*.ENDING'" if packed else ""
+    raise InputError(f"{start}: {documents_line(config, counts)}{filtered}{broken}{short}{unpack}", "corpus.path")
 
 
 def check_pairs(config: PrepareConfig, counts: CorpusCounts) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import re
+import zipfile
 
 import pytest
 
@@ -77,19 +78,16 @@ def test_training_documents_without_pairs_are_not_all_held_out(tmp_path):
     assert "all 5 documents" in str(caught.value)
 
 
-def test_one_sentence_and_nothing_held_out_asks_for_pairs_or_text(tmp_path):
-    with refused(InputError, key="pairs"):
-        made(tmp_path, [document(0, 1)], 0.0)
-
-
-def test_the_first_of_broken_rows_says_what_is_wrong_with_all(tmp_path):
-    """As of a field's name, where `on_error` passes over each row."""
+def test_where_nothing_is_read_it_is_said_what_is_wrong_with_all(tmp_path):
+    """As a field's name, where `on_error` passes over each row, or the names of files in archives."""
     (tmp_path / "rows.jsonl").write_text('{"body": "One."}\n' * 3)
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        archive.writestr("news.en", "One.")
     preparing.vocabulary(tmp_path, WORDS)
-    found = preparing.settings("jsonl", tmp_path / "rows.jsonl", tmp_path, workdir=str(tmp_path))
-    found.corpus.on_error = "skip"
+    found = preparing.settings("jsonl", tmp_path, tmp_path, workdir=str(tmp_path), on_error="skip")
     (tmp_path / "out").mkdir()
-    with refused(InputError, "line 1: field text not found .*corpus.options.text", key="corpus.path"):
+    said = "line 1: field text not found .*corpus.options.text.*unpack what has other names"
+    with refused(InputError, said, key="corpus.path"):
         prepare.make(found, tmp_path / "out")
 
 

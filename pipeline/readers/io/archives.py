@@ -22,6 +22,7 @@ from pipeline.text import encodings
 from pipeline.text.encodings import Decoded
 
 BROKEN_TAR = (tarfile.TarError, EOFError, OSError, ValueError, TypeError, RecursionError)
+IN_ARCHIVES = " files in archives"  # in counts, after an ending
 Contents = Iterator[tuple[str, bytes]]  # names and bytes of documents
 _HEADER = 2**20  # bytes of a long name or of attributes, which tarfile reads at once
 _GNU = (tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK)
@@ -175,7 +176,7 @@ def tar_members(file_range: FileRange, log: ReadLog) -> Iterator[tuple[tarfile.T
 
 def not_read(name: str) -> str:
     """Return the reason for which an archive's member is skipped: its ending."""
-    return f"{PurePosixPath(name).suffix.lower() or 'other'} files in archives"
+    return f"{PurePosixPath(name).suffix.lower() or 'other'}{IN_ARCHIVES}"
 
 
 def hidden(name: str) -> bool:
