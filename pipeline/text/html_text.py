@@ -10,6 +10,8 @@ from html import unescape
 from pipeline.common.schema import library
 from pipeline.storage import budget
 
+# An empty element of XML, which for a parser of HTML begins and does not end.
+_EMPTY = re.compile(r"<((?!(?:area|base|br|col|embed|hr|img|input|link|meta|source|track|wbr)\b)([\w:.-]++)[^<>]*)/>")
 _BODY = re.compile(r"<body\b[^<>]*+>|</head\s*+>", re.IGNORECASE)
 _DEEPER = "<div><div><div>"  # a list counts as content from the fourth element below the body on
 _SKIPPED = ["img", "svg", "footer", "rt", "rp", "annotation"]
@@ -27,6 +29,8 @@ def text_of(page: str) -> str:
     """
     if "<" not in page:
         return unescape(page)
+    if page.lstrip()[:5] == "<?xml":
+        page = _EMPTY.sub(r"<\1></\2>", page).replace("<![CDATA[", "").replace("]]>", "")
     parser = library("resiliparse.parse.html", "corpus.reader", package="resiliparse")
     to_text = library("resiliparse.extract.html2text", "corpus.reader", package="resiliparse")
     budget.Budget(lambda: ValueError(_LARGE)).take(budget.parsed_size(page, ("<",)))
