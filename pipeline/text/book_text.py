@@ -67,18 +67,23 @@ _OF_EDITIONS = {
 }
 _OF_MARKDOWN = {
     "front matter": re.compile(
-        r"\A---\n(?:[\w-]+:.*\n|[ \t#].*\n|-(?!--).*\n|\n)*+(?:---|\.\.\.)[ \t]*$", re.MULTILINE
+        r"\A(?:---\n(?:[\w-]+:.*\n|[ \t#].*\n|-(?!--).*\n|\n)*+(?:---|\.\.\.)|\+{3}\n(?:(?!\+{3}).*\n)*+\+{3})[ \t]*$",
+        re.MULTILINE,
     ),
     "comments": re.compile(r"<!--(?:[^-]|-(?!->))*+-->"),
     "blocks of code": re.compile(r"^[ \t]*(```+|~~~+).*\n(?:(?![ \t]*\1).*\n)*+[ \t]*\1.*$", re.MULTILINE),
     "lines of tables": re.compile(r"^[ \t]*\|.*\|[ \t]*$", re.MULTILINE),
     "notes": re.compile(r"^\[\^[^\]\n]+\]:.*(?:\n[ \t]+\S.*)*+", re.MULTILINE),
+    "addresses of links": re.compile(r"^ {0,3}\[[^\]^\n]+\]: +\S+(?: +[\"'(].*)?$", re.MULTILINE),
+    "marks of quotations": re.compile(r"^(?: {0,3}>)+ ?", re.MULTILINE),
 }
+_ESCAPED = re.compile(r"\\([!-/:-@\[-`{-~])")  # in Markdown
 _ANCHOR = re.compile(r"\[(?:\^[^\[\]\n]++|\d{1,3}|[A-Z*†])\]")
 
-_IMAGE = re.compile(r"!\[[^\[\]]*+\]\([^)\s\[]*+\)")
-_LINK = re.compile(r"\[([^\][]+)\]\([^()\s]+\)")
-_EMPHASIS = re.compile(r"(?<![\w*])([_*]{1,3})(?=[^\s_*])([^_*]*?[^\s_*])\1(?![\w*])")
+_TARGET = r"\((?:[^()\s]|\([^()\s]*+\))*+(?:\s+(?:\"[^\"]*\"|'[^']*'))?\)"
+_IMAGE = re.compile(rf"!\[[^\[\]]*+\]{_TARGET}")
+_LINK = re.compile(rf"\[([^\][]+)\]{_TARGET}")
+_EMPHASIS = re.compile(r"(?<![\w*\\])([_*]{1,3})(?=[^\s_*])([^_*]*?[^\s_*])\1(?![\w*])")
 _BOLD = re.compile(r"(?<![\w=])=(?=[^\s=])([^=\n]*?[^\s=])=(?![\w=])")
 
 # UTF-8 that was once read as Latin-1 or cp1252: é has become Ã©, a dash â€”.
@@ -107,8 +112,8 @@ def parse(text: str, *, markdown: bool = False) -> Book:
     lines = _without_header(without_licence(_BREAK.split(whole.replace("\ufeff", ""))))
     kept, passed = _without_marks("\n".join(lines), markdown)
     ends = LineEnds(kept)
-    paragraphs = (plain(paragraph) for paragraph in _paragraphs(kept.split("\n"), ends, markdown))
-    return Book("\n".join(filter(None, paragraphs)), whole != text, ends.joined, passed)
+    found = "\n".join(filter(None, map(plain, _paragraphs(kept.split("\n"), ends, markdown))))
+    return Book(_ESCAPED.sub(r"\1", found) if markdown else found, whole != text, ends.joined, passed)
 
 
 def _without_marks(text: str, markdown: bool) -> tuple[str, Counter[str]]:
@@ -278,7 +283,7 @@ def _without_header(lines: Lines) -> Lines:
 def _paragraphs(lines: Lines, ends: LineEnds, markdown: bool) -> Iterator[str]:
     """Yield headings and paragraphs; lines between blank lines are joined if hard-wrapped."""
     if markdown:
-        items = [(each, _ITEM.match(each)) for each in lines]
+        items = [(each, None if _RULE.match(each) else _ITEM.match(each)) for each in lines]
         lines = [line for each, item in items for line in (["", each[item.end() :]] if item else [each])]
     block: Lines = []
     for line in [*lines, ""]:

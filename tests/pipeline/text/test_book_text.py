@@ -209,10 +209,11 @@ def test_of_markdown_the_prose_is_read():
         "blocks of code": "```python\nprint('# no')\n\n```\n\n",
         "lines of tables": "| a | b |\n\n",
         "notes": "[^1]: A note\n    of two lines.\n",
+        "addresses of links": '[a]: http://b "C"\n\n',
+        "marks of quotations": "> Quoted.\n\n",
     }
-    book = parse(
-        "".join(parts.values()) + "# Title\n\nText[^1] with **bold**.\n\n* one\n* two\n  lines\n", markdown=True
-    )
-    assert book.text.split("\n") == ["Title", "Text with bold.", "one", "two lines"]
+    text = r'# Title//Text[^1] with **bold**, [a](b_(c) "d"), in 1688\. \_e\_//* * *//* one/* two/  lines/'
+    book = parse("".join(parts.values()) + text.replace("/", "\n"), markdown=True)
+    assert book.text.split("\n") == ["Quoted.", "Title", "Text with bold, a, in 1688. _e_", "one", "two lines"]
     assert book.passed == {**dict.fromkeys(parts, 1), "numbers of notes": 1}
-    assert parse("---\n\nA rule is no front matter.", markdown=True).text == "A rule is no front matter."
+    assert parse("+++\na = 1\n+++\n---\n\nA rule is no front matter.", markdown=True).text[:6] == "A rule"
