@@ -83,7 +83,7 @@ def files_of(
     key = "corpus.path"
     if corpus.path is not None:
         cure = formats.cures([file.name for file in others])
-        cure = cure or (other_names(place, others) if ".txt" in suffixes else "")
+        cure = cure or (other_names(place, others) if any(end.endswith(PACKED) for end in suffixes) else "")
         raise InputError(f"{what_is_missing(place, suffixes)}{cure}", key, place, path=place)
     if corpus.files:
         why = f"{what_is_missing(place, suffixes)}; run python -m pipeline.download with this corpus first or set {key}"

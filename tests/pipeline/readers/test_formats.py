@@ -340,6 +340,7 @@ def test_a_file_of_another_form_is_not_advised_to_be_skipped_whole(content, word
         ("lines", ".", r": no \.txt, \.sentences file \("),
         ("parquet", ".", r": no \.parquet, \.parq, \.pq file [^(]*$"),
         ("text", ".", r": no \.txt, \.text file \("),
+        ("jsonl", ".", r"other names .*/\*\*/\*\.png'"),
         ("wikiextractor", "empty", r"empty: no file "),
     ],
 )
