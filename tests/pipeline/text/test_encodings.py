@@ -56,6 +56,7 @@ WESTERN = {
     "it": "Perché la città è così? Però più là c’è un caffè, e la virtù “non ha età”.",
     "sv": "Åsa gick över ön på våren. Där fanns små träd, och älgen åt gräs – ”så är det”.",
     "da": "På øen er der små æbler. Ålen svømmer, og børnene spiser rødgrød med fløde.",
+    "en-GB": "Raúl met Bjørn, José and Camões.",
     "ca": "L’ànima del país és això: qüestió de paciència… i “força”.",
 }
 
@@ -65,6 +66,15 @@ WESTERN = {
 def test_western_text_of_other_machines_is_read(language, codec):
     raw = WESTERN[language].encode(codec, "ignore")
     assert decode(raw, language).text == raw.decode(codec)
+
+
+SHORT = "It’s “fine”.|He left – late.|‘No,’ he said.|Well… yes.|• one|£5 or €6|Raúl left.|Søren|the 8º|sy’n a’r"
+
+
+@pytest.mark.parametrize("text", SHORT.split("|"))
+@pytest.mark.parametrize("language", ["en", "cy"])
+def test_a_few_marks_or_a_name_do_not_hide_the_usual_encoding(text, language):
+    assert decode(text.encode("cp1252"), language).text == text
 
 
 CODECS = "cp1251 koi8_r cp1253 cp1256 cp1255 cp874 gb18030 cp932 cp949"
