@@ -1,8 +1,9 @@
 """Plain text: one document per file, paragraph, line or number of lines."""
 
 import sys
-from collections.abc import Iterable
-from itertools import chain, islice
+from collections.abc import Iterable, Iterator
+from itertools import chain, islice, takewhile
+from operator import attrgetter
 
 from pipeline.common.schema import check
 from pipeline.config import CorpusConfig
@@ -50,44 +51,35 @@ class Reader:
 
     def read(self, file_range: FileRange, log: ReadLog) -> Documents:
         """Yield the documents that begin in the file range."""
+        for name, text in self._texts(file_range, log):
+            yield Document(name, book_text.unwrapped(text, log.notes) if self.hard_wraps else text)
+
+    def _texts(self, file_range: FileRange, log: ReadLog) -> Iterator[tuple[str, str]]:
+        """Yield the ids and texts of documents."""
         if self.document == "file":
-            yield from self._files(file_range, log)
+            for name, raw in self.whole.contents(file_range, log):
+                if decoded := archives.decode_prose(name, raw, self.corpus, log, self.numbered):
+                    yield name, decoded.text
             return
-        lines = self.files.lines(file_range, log)
+        lines, key = self.files.lines(file_range, log), "corpus.options.document"
         if isinstance(self.document, int):
-            yield from counted(lines, self.document, file_range)
-            return
-        if self.document == "line":
-            for line in lines:
-                if not line.owned:
-                    return
-                if line.text.strip():
-                    yield Document(document_id(file_range, line.number), line.text)
-            return
-        key = "corpus.options.document"
-        for block in text_lines.blocks(lines, file_range, key, f"set {key}=line"):
-            text = "\n".join(line.text for line in block)
-            yield Document(
-                document_id(file_range, block[0].number),
-                book_text.unwrapped(text, log.notes) if self.hard_wraps else text,
-            )
-
-    def _files(self, file_range: FileRange, log: ReadLog) -> Documents:
-        for name, raw in self.whole.contents(file_range, log):
-            if decoded := archives.decode_prose(name, raw, self.corpus, log, self.numbered):
-                text = book_text.unwrapped(decoded.text, log.notes) if self.hard_wraps else decoded.text
-                yield Document(name, text)
+            blocks = counted(lines, self.document, file_range)
+        elif self.document == "line":
+            blocks = ([line] for line in takewhile(attrgetter("owned"), lines) if line.text.strip())
+        else:
+            blocks = text_lines.blocks(lines, file_range, key, f"set {key}=line")
+        for block in blocks:
+            yield document_id(file_range, block[0].number), "\n".join(line.text for line in block)
 
 
-def counted(lines: Iterable[text_lines.Line], count: int, file_range: FileRange) -> Documents:
-    """Yield documents of `count` lines; the last one of a file may have fewer."""
+def counted(lines: Iterable[text_lines.Line], count: int, file_range: FileRange) -> Iterator[list[text_lines.Line]]:
+    """Yield `count` lines after another, unless all are blank; the last ones of a file may be fewer."""
     left = iter(lines)
     why = "no end; set corpus.options.document to fewer lines"
     for first in left:
-        room, block = text_lines.document_budget(file_range, first, why), list[str]()
+        room, block = text_lines.document_budget(file_range, first, why), list[text_lines.Line]()
         for line in chain([first], islice(left, count - 1)):
             room.take(text_lines.memory_of(line))
-            block.append(line.text)
-        text = "\n".join(block)
-        if text.strip():
-            yield Document(document_id(file_range, first.number), text)
+            block.append(line)
+        if any(line.text.strip() for line in block):
+            yield block

@@ -246,7 +246,7 @@ def test_plain_text_is_a_document_a_file_paragraph_line_or_number_of_lines(tmp_p
         ("paragraph", True, ["One two.", "Three.", "Four."]),
         ("line", False, ["One", "two.", "Three.", "Four."]),
         (2, False, ["One\ntwo.", "\nThree.", "Four."]),
-        (9, False, ["One\ntwo.\n\nThree.", "Four."]),
+        (9, True, ["One two.\nThree.", "Four."]),
     ]:
         options = {"document": document, "hard_wraps": wraps}
         assert [d.text for d in read(config("text", tmp_path, options=options))[0]] == texts
