@@ -82,7 +82,7 @@ _ANCHOR = re.compile(r"\[(?:\^[^\[\]\n]++|\d{1,3}|[A-Z*†])\]")
 
 _TARGET = r"\((?:[^()\s]|\([^()\s]*+\))*+(?:\s+(?:\"[^\"]*\"|'[^']*'))?\)"
 _IMAGE = re.compile(rf"!\[[^\[\]]*+\]{_TARGET}")
-_LINK = re.compile(rf"\[([^\][]+)\]{_TARGET}")
+_LINK = re.compile(rf"\[([^\][]*)\]{_TARGET}")
 _EMPHASIS = re.compile(r"(?<![\w*\\])([_*]{1,3})(?=[^\s_*])([^_*]*?[^\s_*])\1(?![\w*])")
 _BOLD = re.compile(r"(?<![\w=])=(?=[^\s=])([^=\n]*?[^\s=])=(?![\w=])")
 

@@ -212,7 +212,7 @@ def test_of_markdown_the_prose_is_read():
         "addresses of links": '[a]: http://b "C"\n\n',
         "marks of quotations": "> Quoted.\n\n",
     }
-    text = r'# Title//Text[^1] with **bold**, [a](b_(c) "d"), in 1688\. \_e\_//* * *//* one/* two/  lines/'
+    text = r'# Title//Text[^1] with **bold**, [![i](s)](t)[a](b_(c) "d"), in 1688\. \_e\_//* * *//* one/* two/  lines/'
     book = parse("".join(parts.values()) + text.replace("/", "\n"), markdown=True)
     assert book.text.split("\n") == ["Quoted.", "Title", "Text with bold, a, in 1688. _e_", "one", "two lines"]
     assert book.passed == {**dict.fromkeys(parts, 1), "numbers of notes": 1}
