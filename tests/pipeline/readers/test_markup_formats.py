@@ -142,6 +142,10 @@ def test_a_web_archive_cut_off_within_a_record_is_an_error(form, tmp_path):
         ("<body><nav>Menu</nav><p>A &amp; b.</p><footer>Imprint</footer><script>x=1</script></body>", "A & b."),
         ("Only text &amp;\nlines.", "Only text &\nlines."),
         (
+            "<p>10<sup>6</sup> m<sup>2</sup><sup class='mw-ref reference'>[1]</sup> <a class='reference'>A</a>",
+            "10^6 m2 A",
+        ),
+        (
             '<?xml version="1.0"?><d><time t="1" /><s>One.</s><br/><script src="x"/><c><![CDATA[Two]]></c></d>',
             "One.\nTwo",
         ),
