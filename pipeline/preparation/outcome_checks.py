@@ -83,8 +83,8 @@ def check_train(config: PrepareConfig, counts: CorpusCounts) -> None:
     broken = "".join(f"; the first broken one: {each}" for each in counts.named.get("broken", [])[:1])
     cure = " and ".join(f"{named(key)}=1" for key in _limits(config) if counts.documents.get("short"))
     short = f"; for documents that count as short set {cure}" if cure else ""
-    packed = any(reason.endswith(IN_ARCHIVES) for reason in counts.skipped)
-    unpack = f"; unpack what has other names, and set {named('corpus.path')}='FOLDER/**/*.ENDING'" if packed else ""
+    unpack = f"; unpack what has other names, and set {named('corpus.path')}='FOLDER/**/*.ENDING'"
+    unpack *= any(reason.endswith(IN_ARCHIVES) for reason in counts.skipped)
     raise InputError(f"{start}: {documents_line(config, counts)}{filtered}{broken}{short}{unpack}", "corpus.path")
 
 

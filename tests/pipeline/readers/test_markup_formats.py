@@ -141,14 +141,8 @@ def test_a_web_archive_cut_off_within_a_record_is_an_error(form, tmp_path):
         ("<p>a</p><figure><img alt='ALT'><figcaption>Caption</figcaption></figure>", "a\nCaption"),
         ("<body><nav>Menu</nav><p>A &amp; b.</p><footer>Imprint</footer><script>x=1</script></body>", "A & b."),
         ("Only text &amp;\nlines.", "Only text &\nlines."),
-        (
-            "<p>10<sup>6</sup> m<sup>2</sup><sup class='mw-ref reference'>[1]</sup> <a class='reference'>A</a>",
-            "10^6 m2 A",
-        ),
-        (
-            '<?xml version="1.0"?><d><time t="1" /><s>One.</s><br/><script src="x"/><c><![CDATA[Two]]></c></d>',
-            "One.\nTwo",
-        ),
+        ("<p>10<sup>6</sup> m<sup>2</sup><sup class='mw-ref'>[1]</sup> <a class='reference'>A</a>", "10^6 m2 A"),
+        ('<?xml v="1"?><d><time t="" /><s>One.</s><br/><script s=""/><c><![CDATA[Two]]></c></d>', "One.\nTwo"),
         ("<p><ruby>漢字<rp>(</rp><rt>かんじ</rt><rp>)</rp></ruby>です。</p>", "漢字です。"),
         ("<p>Let <math><mi>x</mi><annotation>{\\displaystyle x}</annotation></math> be.</p>", "Let x be."),
     ],

@@ -56,7 +56,6 @@ WESTERN = {
     "it": "Perché la città è così? Però più là c’è un caffè, e la virtù “non ha età”.",
     "sv": "Åsa gick över ön på våren. Där fanns små träd, och älgen åt gräs – ”så är det”.",
     "da": "På øen er der små æbler. Ålen svømmer, og børnene spiser rødgrød med fløde.",
-    "en-GB": "Raúl met Bjørn, José and Camões.",
     "ca": "L’ànima del país és això: qüestió de paciència… i “força”.",
 }
 
@@ -68,13 +67,11 @@ def test_western_text_of_other_machines_is_read(language, codec):
     assert decode(raw, language).text == raw.decode(codec)
 
 
-SHORT = "It’s “fine”.|He left – late.|‘No,’ he said.|Well… yes.|• one|£5 or €6|Raúl left.|Søren|the 8º|sy’n a’r"
-
-
-@pytest.mark.parametrize("text", SHORT.split("|"))
-@pytest.mark.parametrize("language", ["en", "cy"])
-def test_a_few_marks_or_a_name_do_not_hide_the_usual_encoding(text, language):
-    assert decode(text.encode("cp1252"), language).text == text
+@pytest.mark.parametrize(
+    "text", ["It’s “fine”.", "He left – late.", "‘No,’ he said.", "Well… yes.", "£5 or €6", "Raúl left."]
+)
+def test_a_few_marks_or_a_name_do_not_hide_the_usual_encoding(text):
+    assert [decode(text.encode("cp1252"), language).text for language in ("en", "cy")] == [text] * 2
 
 
 CODECS = "cp1251 koi8_r cp1253 cp1256 cp1255 cp874 gb18030 cp932 cp949"
@@ -114,26 +111,16 @@ def test_what_is_meant_by_an_encoding_is_read(said, raw, text):
     assert decode(raw, "en", said) == Decoded(text, encodings.meant(said), True)
 
 
-@pytest.mark.parametrize("language", TEXTS)
-def test_lines_of_a_file_may_be_in_two_encodings(language):
-    text, codec = TEXTS[language], candidates(language)[0]
-    old = text.encode(codec, "ignore")
-    for parts in ([old, text.encode()], [text.encode(), old, old, old], [old, b"plain", text.encode()] * 3):
-        assert decode(b"\n".join(parts), language).text == "\n".join(
-            part.decode(codec if part == old else "utf-8") for part in parts
-        )
-
-
 @pytest.mark.parametrize(("language", "codec"), [(name, codec) for name in TEXTS for codec in candidates(name)])
-@pytest.mark.parametrize("pattern", ["ou", "oouo", "uuo", "u" * 20 + "o"])
+@pytest.mark.parametrize("pattern", ["ou", "uooo", "oau" * 3, "uuo", "u" * 20 + "o"])
 @pytest.mark.parametrize("end", ["\n", "\r"])
 def test_no_line_in_another_encoding_changes_how_the_others_are_read(language, codec, pattern, end):
     old = TEXTS[language].encode(codec, "ignore")
     if detect(old, language) != codec:
         pytest.skip("the text has too few of the letters of this encoding")
-    lines = {"o": old, "u": TEXTS[language].encode()}
+    lines = {"o": old, "u": TEXTS[language].encode(), "a": b"plain"}
     decoded = decode(end.encode().join(lines[one] for one in pattern), language)
-    wanted = {"o": old.decode(codec), "u": TEXTS[language]}
+    wanted = {"o": old.decode(codec), "u": TEXTS[language], "a": "plain"}
     assert decoded.text == end.join(wanted[one] for one in pattern)
     assert decoded.whole
 
