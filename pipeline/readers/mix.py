@@ -7,6 +7,7 @@ seed: it depends neither on the order of files nor on the file ranges.
 
 import contextlib
 import dataclasses
+import functools
 import re
 from collections.abc import Iterator, Mapping
 from types import GenericAlias
@@ -34,8 +35,8 @@ class Reader:
         self.parts: dict[str, tuple[CorpusConfig, float, readers.CorpusReader]] = {}
         self.seed = seed
         for name in sorted(corpus.parts):
-            part, weight = part_config(corpus, name)
             with keys_of_part(name):
+                part, weight = part_config(corpus, name)
                 self.parts[name] = part, weight, readers.open_corpus(part, source)
 
     def splits(self, split_bytes: int) -> FileRanges:
@@ -75,11 +76,8 @@ def keys_of_part(name: str) -> Iterator[None]:
     try:
         yield
     except UserError as error:
-        part = rf"corpus.parts.{name}."
-        raise error.but(
-            problem=re.sub(r"\bcorpus\.(?!parts\.)", lambda _: part, error.problem),
-            key=error.key and error.key.replace("corpus.", part, 1),
-        ) from error
+        own = functools.partial(re.sub, r"\bcorpus\.(?!parts\.)", lambda _: f"corpus.parts.{name}.")
+        raise error.but(problem=own(error.problem), key=error.key and own(error.key)) from error
 
 
 def repeat_count(key: np.uint64, text: str, weight: float) -> int:

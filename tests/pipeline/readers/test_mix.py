@@ -58,7 +58,7 @@ PARTS |= {".options": LINES | {"options": None}, ".language": LINES | {"language
 PARTS |= {".mend": LINES | {"mend": "yes"}, "": "books"}
 PARTS = [(part, f".a{key}") for key, part in PARTS.items()]
 PARTS += [(LINES | {"reader": name}, ".a.reader") for name in ("scroll", "fields", "no.such", ["lines"])]
-PARTS += [({"reader": "mix", "parts": {}}, ".a.reader")]
+PARTS += [({"reader": "mix", "parts": {}}, ".a.reader"), (LINES | {"limit": "5KB"}, ".a.limit")]
 
 
 @pytest.mark.parametrize(("parts", "key"), [({}, ""), *(({"a": part}, key) for part, key in PARTS)])
