@@ -19,10 +19,7 @@ from pipeline.text import clean, sentences
 
 CHUNK = 4 * 2**20  # characters tokenized at once: fastest, with constant memory
 BLOCK = 2**16  # characters that a step takes at once
-TOKENIZED = (
-    "texts with <unk> for words or @-@ for hyphens, as of wikitext-103; take the raw form of the corpus, and "
-    r"sed 's/ @\(.\)@ /\1/g' for what is left"
-)
+TOKENIZED = r"texts with <unk> or @-@, as of wikitext-103; take the raw form, and hyphens by sed 's/ @\(.\)@ /\1/g'"
 ENDS = r"texts with \n for line ends, written twice; put line ends there"
 _ENDS = re.compile(r"\\n(?:(?![a-z])|.*?\\n)", re.DOTALL)  # one may begin a word of TeX, as \nu
 
