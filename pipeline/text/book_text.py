@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
+from html import unescape
 from itertools import pairwise
 
 from pipeline.text.encodings import CP1252
@@ -75,6 +76,7 @@ _OF_MARKDOWN = {
     "lines of tables": re.compile(r"^[ \t]*\|.*\|[ \t]*$", re.MULTILINE),
     "notes": re.compile(r"^\[\^[^\]\n]+\]:.*(?:\n[ \t]+\S.*)*+", re.MULTILINE),
     "addresses of links": re.compile(r"^ {0,3}\[[^\]^\n]+\]: +\S+(?: +[\"'(].*)?$", re.MULTILINE),
+    "tags of HTML": re.compile(r"</?(?:a|b|i|p|u|br|em|hr|div|img|span|small|strong|center|details|summary)\b[^<>]*+>"),
     "marks of quotations": re.compile(r"^(?: {0,3}>)+ ?", re.MULTILINE),
 }
 _ESCAPED = re.compile(r"\\([!-/:-@\[-`{-~])")  # in Markdown
@@ -113,7 +115,7 @@ def parse(text: str, *, markdown: bool = False) -> Book:
     kept, passed = _without_marks("\n".join(lines), markdown)
     ends = LineEnds(kept)
     found = "\n".join(filter(None, map(plain, _paragraphs(kept.split("\n"), ends, markdown))))
-    return Book(_ESCAPED.sub(r"\1", found) if markdown else found, whole != text, ends.joined, passed)
+    return Book(unescape(_ESCAPED.sub(r"\1", found)) if markdown else found, whole != text, ends.joined, passed)
 
 
 def _without_marks(text: str, markdown: bool) -> tuple[str, Counter[str]]:

@@ -210,10 +210,11 @@ def test_of_markdown_the_prose_is_read():
         "lines of tables": "| a | b |\n\n",
         "notes": "[^1]: A note\n    of two lines.\n",
         "addresses of links": '[a]: http://b "C"\n\n',
-        "marks of quotations": "> Quoted.\n\n",
+        "marks of quotations": "> Quoted",
+        "tags of HTML": "<br/> &amp; so.\n\n",
     }
     text = r'# Title//Text[^1] with **bold**, [![i](s)](t)[a](b_(c) "d"), in 1688\. \_e\_//* * *//* one/* two/  lines/'
     book = parse("".join(parts.values()) + text.replace("/", "\n"), markdown=True)
-    assert book.text.split("\n") == ["Quoted.", "Title", "Text with bold, a, in 1688. _e_", "one", "two lines"]
+    assert book.text.split("\n") == ["Quoted & so.", "Title", "Text with bold, a, in 1688. _e_", "one", "two lines"]
     assert book.passed == {**dict.fromkeys(parts, 1), "numbers of notes": 1}
     assert parse("+++\na = 1\n+++\n---\n\nA rule is no front matter.", markdown=True).text[:6] == "A rule"
