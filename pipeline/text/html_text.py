@@ -14,7 +14,7 @@ from pipeline.storage import budget
 _EMPTY = re.compile(r"<((?!(?:area|base|br|col|embed|hr|img|input|link|meta|source|track|wbr)\b)([\w:.-]++)[^<>]*)/>")
 _BODY = re.compile(r"<body\b[^<>]*+>|</head\s*+>", re.IGNORECASE)
 _DEEPER = "<div><div><div>"  # a list counts as content from the fourth element below the body on
-_EXPONENT = re.compile(r"(\d)(?=<sup\b[^<>]*+>[-\u2212+]?\d)")  # 10 and a raised 6 are not 106
+EXPONENT = re.compile(r"(\d)(?=<sup>[-\u2212+]?\d)")  # 10 and a raised 6 are not 106
 _SKIPPED = ["img", "svg", "footer", "rt", "rp", "annotation", "[role=doc-noteref]"]
 # What MediaWiki puts around the prose, also in dumps of Wikimedia Enterprise and in ZIM; wikitext has it in templates.
 _SKIPPED += ["sup.reference", ".mw-ref", ".Inline-Template", ".mw-editsection", "ol.references", ".infobox", ".navbox"]
@@ -41,7 +41,7 @@ def text_of(page: str) -> str:
         page = page[: at[0].end()] + _DEEPER + page[at[0].end() :]
     else:
         page = _DEEPER + page
-    tree = parser.HTMLTree.parse(_EXPONENT.sub(r"\1^", page) if "<sup" in page else page)
+    tree = parser.HTMLTree.parse(EXPONENT.sub(r"\1^", page) if "<sup" in page else page)
     if tree.document.query_selector(_TOO_DEEP) is not None:
         raise ValueError(f"elements are nested deeper than {DEEPEST:,}")
     text: str = to_text.extract_plain_text(

@@ -210,8 +210,7 @@ def test_of_markdown_the_prose_is_read():
         "lines of tables": "| a | b |\n\n",
         "notes": "[^1]: A note\n    of two lines.\n",
         "addresses of links": '[a]: http://b "C"\n\n',
-        "marks of quotations": "> Quoted",
-        "tags of HTML": "<br/> &amp; so.\n\n",
+        **{"marks of quotations": "> Quoted", "tags of HTML": "<br/> &amp; so.\n\n"},
     }
     text = r'# Title//Text[^1] with **bold**, [![i](s)](t)[a](b_(c) "d"), in 1688\. \_e\_//* * *//* one/* two/  lines/'
     book = parse("".join(parts.values()) + text.replace("/", "\n"), markdown=True)
