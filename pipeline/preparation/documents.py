@@ -21,6 +21,7 @@ CHUNK = 4 * 2**20  # characters tokenized at once: fastest, with constant memory
 BLOCK = 2**16  # characters that a step takes at once
 TOKENIZED = r"texts with <unk> or @-@, as of wikitext-103; take the raw form, and hyphens by sed 's/ @\(.\)@ /\1/g'"
 ENDS = r"texts with \n for line ends, written twice; put line ends there"
+ENTITIES = "texts with entities of HTML, such as &quot;; put the characters there"
 _ENDS = re.compile(r"\\n(?:(?![a-z])|.*?\\n)", re.DOTALL)  # one may begin a word of TeX, as \nu
 
 
@@ -30,6 +31,8 @@ def faults(text: str) -> Iterator[str]:
         yield TOKENIZED
     if "\\n" in text and text.count("\\n") >= text.count("\n") and _ENDS.search(text):
         yield ENDS
+    if "&" in text and any(map(text.__contains__, ("&quot;", "&apos;", "&amp;", "&lt;", "&#39;"))):
+        yield ENTITIES
 
 
 @dataclass(frozen=True, slots=True)

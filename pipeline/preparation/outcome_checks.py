@@ -7,7 +7,7 @@ from pipeline.config import PrepareConfig
 from pipeline.console.formatting import pluralize
 from pipeline.errors import InputError, named
 from pipeline.filtering import filters
-from pipeline.preparation.documents import ENDS, TOKENIZED
+from pipeline.preparation.documents import ENDS, ENTITIES, TOKENIZED
 from pipeline.preparation.plan import PreparePlan
 from pipeline.readers.files import UNREAD
 from pipeline.readers.formats import MARKED, by_name
@@ -156,7 +156,7 @@ def warnings(plan: PreparePlan, counts: CorpusCounts, lowest: LowestHashes) -> l
     found += ["filters.remove names no document; its file is empty"] * bool(config.filters.remove and not plan.removed)
     for note, count in counts.notes.items():
         part, _, said = note.rpartition(": ")
-        if said in (HTML_NOTE, ENDS, MARKED, TOKENIZED) and count >= NOTED * counts.documents["read"]:
+        if said in (HTML_NOTE, ENDS, ENTITIES, MARKED, TOKENIZED) and count >= NOTED * counts.documents["read"]:
             cure = said.replace("corpus.", f"corpus.parts.{part}." if part else "corpus.")
             found.append(f"{min(1, count / counts.documents['read']):.0%} of the documents are {cure}")
     unread = [(note.removesuffix(UNREAD), count) for note, count in counts.notes.items() if note.endswith(UNREAD)]

@@ -130,7 +130,8 @@ def test_what_takes_no_document_out_is_said(where, gone, said, tmp_path):
     [
         ("<p>A &amp; B</p> run.", "html=true"),
         ("One<BR>runs.", "html=true"),
-        ("a\\n\\nb runs.", r"\n for line ends"),
+        ("A &apos;runs&apos;.", "entities of HTML"),
+        ("a\\nb\\nc runs.", r"\n for line ends"),
         ("One.\\nIt runs.", r"\n for line ends"),
         ("A <unk> runs @-@ runs.", "sed 's/ @"),
         (r"a < b, \nabla runs.", ""),
@@ -147,8 +148,7 @@ def test_markup_is_said_with_its_share(reader, options, text, said, tmp_path):
         (folder / name).write_text("text\n")
     more = {"minimum_characters": 0, "pairs": "none", "validation_share": 0, "options": options}
     (tmp_path / "out").mkdir()
-    made = prepare.make(preparing.settings(reader, folder, tmp_path, **more), tmp_path / "out")
-    warnings = made.figures["warnings"]
+    warnings = prepare.make(preparing.settings(reader, folder, tmp_path, **more), tmp_path / "out").figures["warnings"]
     assert [text for text in warnings if ".csv" in text and ".md" not in text]
     known = said if reader == "jsonl" or "html" not in said else ""  # in text it may be meant
     assert [said for text in warnings if "50% of the documents" in text and said in text] == [known] * bool(known)
