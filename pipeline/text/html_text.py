@@ -15,6 +15,7 @@ _EMPTY = re.compile(r"<((?!(?:area|base|br|col|embed|hr|img|input|link|meta|sour
 _BODY = re.compile(r"<body\b[^<>]*+>|</head\s*+>", re.IGNORECASE)
 _DEEPER = "<div><div><div>"  # a list counts as content from the fourth element below the body on
 EXPONENT = re.compile(r"(\d)(?=<sup>[-\u2212+]?\d)")  # 10 and a raised 6 are not 106
+_TIME = re.compile(r"(?<=[^\s<>] )<time\b[^<>]*+>([^<>]*+)</time>")  # within a sentence: left out otherwise
 _SKIPPED = ["img", "svg", "footer", "rt", "rp", "annotation", "[role=doc-noteref]"]
 # What MediaWiki puts around the prose, also in dumps of Wikimedia Enterprise and in ZIM; wikitext has it in templates.
 _SKIPPED += ["sup.reference", ".mw-ref", ".Inline-Template", ".mw-editsection", "ol.references", ".infobox", ".navbox"]
@@ -37,11 +38,10 @@ def text_of(page: str) -> str:
     parser = library("resiliparse.parse.html", "corpus.reader", package="resiliparse")
     to_text = library("resiliparse.extract.html2text", "corpus.reader", package="resiliparse")
     budget.Budget(lambda: ValueError(_LARGE)).take(budget.parsed_size(page, ("<",)))
-    if at := list(_BODY.finditer(page, 0, 1 << 20))[-1:]:
-        page = page[: at[0].end()] + _DEEPER + page[at[0].end() :]
-    else:
-        page = _DEEPER + page
-    tree = parser.HTMLTree.parse(EXPONENT.sub(r"\1^", page) if "<sup" in page else page)
+    head = max((at.end() for at in _BODY.finditer(page, 0, 1 << 20)), default=0)
+    page = page[:head] + _DEEPER + page[head:]
+    page = EXPONENT.sub(r"\1^", page) if "<sup" in page else page
+    tree = parser.HTMLTree.parse(_TIME.sub(r"\1", page) if "<time" in page else page)
     if tree.document.query_selector(_TOO_DEEP) is not None:
         raise ValueError(f"elements are nested deeper than {DEEPEST:,}")
     text: str = to_text.extract_plain_text(

@@ -136,7 +136,7 @@ def test_a_web_archive_cut_off_within_a_record_is_an_error(form, tmp_path):
 @pytest.mark.parametrize(
     ("page", "text"),
     [
-        ("<body><h1>Head</h1><p>One <b>bold</b> wo<i>rd</i>.<br>Next</p></body>", "Head\nOne bold word.\nNext"),
+        ("<body><h1>H</h1><p>A <b>bold</b> wo<i>rd</i>.<br>At <time>8</time>.</p></body>", "H\nA bold word.\nAt 8."),
         ("<body><p>Before.</p><ul><li>one</li><li>two</li></ul></body>", "Before.\none\ntwo"),
         ("<p>a</p><figure><img alt='ALT'><figcaption>Caption</figcaption></figure>", "a\nCaption"),
         ("<body><nav>Menu</nav><p>A &amp; b.</p><footer>Imprint</footer><script>x=1</script></body>", "A & b."),
