@@ -1,9 +1,11 @@
 """Readers for tasks of single sentences or pairs, in the GLUE layout or a custom one."""
 
+import json
 import math
 import re
 import unicodedata
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from textwrap import shorten
 from typing import Any
@@ -19,7 +21,8 @@ from pipeline.text import tables
 
 SEPARATOR = re.compile("[,;|]")  # of several labels
 LISTED = re.compile(r"""'([^']*)'|"([^"]*)"|([^\s,\[\]'"]+)""")  # an item of a list as Python or NumPy writes it
-PLAIN, MOST = re.compile(r"[\w.+-]+\Z"), 20  # labels that are typed without quotation marks; of them, most
+PLAIN = re.compile(r"(?!null\Z)[\w.+-]+\Z", re.ASCII | re.IGNORECASE)  # labels that are typed without quotation marks
+QUOTED, MOST = re.compile(r"""[^'"\\$\n]+\Z"""), 20  # those that can be typed at all; of them, most
 NAMES_SHOWN = 300  # characters, of all names
 FLAGS = {"0": False, "1": True, "false": False, "true": True, "0.0": False, "1.0": True}
 SMALL = 2**25  # bytes of a file that is read before a run begins
@@ -141,9 +144,8 @@ def parse_examples(place: str, content: bytes, task: TaskConfig, labelled: bool 
     """
     columns = [*(task.columns if labelled else task.test_columns or task.columns), *task.choices]
     endings = len(columns) - len(task.choices)
-    needed = [*columns, *([task.label] if labelled and not task.multilabel else [])]
-    several = task.label if labelled and task.multilabel else None
-    table = table_files.parse(place, content, task.header or not labelled, task.key, needed, several=several)
+    label = task.label if labelled else None
+    table = table_files.parse(place, content, task.header or not labelled, task.key, columns, label=label)
     try:
         texts = [texts_of(table, column) for column in columns]
     except InputError as error:
@@ -151,7 +153,7 @@ def parse_examples(place: str, content: bytes, task: TaskConfig, labelled: bool 
     labels = labels_of(table, task) if labelled else [0.0] * len(table.rows)
     rows = list(zip(table.lines, zip(*texts, strict=True), labels, strict=True))
     empty = {line: f"{place}, line {line}: an ending is empty" for line, row, _ in rows if not all(row[endings:])}
-    judged = labelled and table.names.count("answer") == 1 and "answer" not in needed
+    judged = labelled and table.names.count("answer") == 1 and "answer" not in (*columns, label)
     answers = texts_of(table, "answer") if judged else []
     if answers and {*answers} <= {"accept", "reject", "ignore"}:  # as of Prodigy
         pairs = zip(table.lines, answers, strict=True)
@@ -174,24 +176,38 @@ def labels_of(table: Table, task: TaskConfig) -> list[Any]:
         if not task.multilabel or not set(task.labels) <= flags.keys():
             raise InputError(
                 f"column {task.label!r} not found; {', '.join(flags)} hold 0 and 1: for several labels a text set "
-                f"task.multilabel=true 'task.labels=[{','.join(flags)}]' 'task.metrics=[micro_f1,macro_f1]', for one "
+                f"task.multilabel=true {typed_labels([*flags])} 'task.metrics=[micro_f1,macro_f1]', for one "
                 f"of them task.label={next(iter(flags))}",
                 path=place,
                 line=1,
             )
         return [[k for k, name in enumerate(task.labels) if flags[name][n]] for n in range(len(table.rows))]
     (label,) = columns_of(table, [task.label], " for task.label; python -m pipeline.predict answers sets without")
-    stated = [row[label].strip() for row in table.rows]
-    try:
-        return [label_of(place, *each, task) for each in zip(table.lines, stated, strict=True)]
-    except InputError as error:
-        names, problem = sorted({*stated}), error.problem
-        if "-" in names and len(names) > 2 + (not task.labels):
-            names.remove("-")
-            problem = problem.replace("; ", "; leave out rows labelled -, and ")
-        if error.key != "task.labels" or not 1 < len(names) <= MOST or not all(map(PLAIN.match, names)):
-            raise
-        raise error.but(problem=f"{problem}=[{','.join(names)}]") from None
+    stated = [unicodedata.normalize("NFC", row[label].strip()) for row in table.rows]
+    cure = cure_of(stated, task)
+    return [label_of(place, *each, task, cure) for each in zip(table.lines, stated, strict=True)]
+
+
+def cure_of(stated: list[str], task: TaskConfig) -> str:
+    """Return what to type if a label of a file is not one of the task's: those that it has and all of the file."""
+    if task.choices:
+        return "; number endings from 0"
+    if not task.multilabel and any(text[:1] + text[-1:] == "[]" for text in stated):
+        return "; for several labels a text set task.multilabel=true"
+    names = {*chain(*(names_in(text, task) for text in {*stated}))}
+    known = task.labels if names & {*task.labels} else []
+    skip = "; leave out rows labelled -" if "-" in names - {*known} and len(names) > 2 else ""
+    new = sorted(names - {*known} - ({"-"} if skip else set()))
+    every = [*known, *new] if 1 < len(known) + len(new) <= MOST else []
+    return f"{skip}{', and' if skip else ';'} set {typed_labels(every)}" if new else skip
+
+
+def typed_labels(names: list[str]) -> str:
+    """Return how a command line sets the labels of a task; the key alone without names, or of one that it changes."""
+    if not names or not all(map(QUOTED.match, names)):
+        return "task.labels"
+    plain = all(map(PLAIN.match, names))
+    return f"task.labels=[{','.join(names)}]" if plain else f"'task.labels={json.dumps(names, ensure_ascii=False)}'"
 
 
 def flags_of(table: Table) -> dict[str, list[bool]]:
@@ -246,8 +262,10 @@ def columns_of(table: Table, wanted: list[str], use: str = "") -> list[int]:
     return places
 
 
-def names_in(text: str) -> list[str]:
-    """Return the items of a list, as JSON, Python or NumPy write it, or with marks between; without empty ones."""
+def names_in(text: str, task: TaskConfig) -> list[str]:
+    """Return the labels of a row: one, or the items of a list, as JSON, Python or NumPy write it, or between marks."""
+    if not task.multilabel or text in task.labels:
+        return [text]
     try:
         listed = strict_json.parse(text) if text[:1] == "[" else SEPARATOR.split(text)
     except ValueError:
@@ -255,26 +273,26 @@ def names_in(text: str) -> list[str]:
     return list(filter(None, (str(name).strip() for name in listed)))
 
 
-def label_of(place: str, number: int, text: str, task: TaskConfig) -> Any:
+def label_of(place: str, number: int, text: str, task: TaskConfig, cure: str) -> Any:
     """Return the class index of a label, those of several, the number of the right ending, or the score.
+
+    `cure` is what to type if it is unknown.
 
     Raises:
         InputError: the label is unknown, or the score is not a finite number.
     """
-    if task.multilabel and text not in task.labels:
-        alone, names = replace(task, multilabel=False), names_in(text)
-        if len(names) == len(task.labels) and {name.lower() for name in names} <= FLAGS.keys():
-            if {*names} <= {*task.labels}:
+    if known := list(map(str, range(len(task.choices)))) or task.labels:
+        names = names_in(text, task)
+        if task.multilabel and len(names) == len(known) and {name.lower() for name in names} <= FLAGS.keys():
+            if {*names} <= {*known}:
                 fault = f"{text!r} may be labels, or a 0 or 1 for each; give them other names, or columns of 0 and 1"
                 raise InputError(fault, "task.labels", path=place, line=number)
             return [index for index, name in enumerate(names) if FLAGS[name.lower()]]
-        return sorted({int(label_of(place, number, name, alone)) for name in names})
-    if known := list(map(str, range(len(task.choices)))) or task.labels:
-        text = unicodedata.normalize("NFC", text)
-        if text not in known:
-            cure, key = ("; number endings from 0", None) if task.choices else ("; set task.labels", "task.labels")
-            raise InputError(f"label {text!r} is not one of {', '.join(known)}{cure}", key, path=place, line=number)
-        return [known.index(text)] if task.multilabel else known.index(text)
+        if lost := [name for name in names if name not in known]:
+            key = None if task.choices else "task.labels"
+            raise InputError(f"label {lost[0]!r} is not one of {', '.join(known)}{cure}", key, path=place, line=number)
+        found = sorted(map(known.index, {*names}))
+        return found if task.multilabel else found[0]
     value = float(text) if tables.NUMBER.fullmatch(text) else math.nan
     if not math.isfinite(value):
         raise InputError(f"score {text!r} is not a number such as 2.5", path=place, line=number)

@@ -138,18 +138,18 @@ def parse(
     key: str | None = None,
     needed: Collection[str] = (),
     kind: str = "",
-    several: str | None = None,
+    label: str | None = None,
 ) -> Table:
     """Parse a file by its content; text by the suffix of its name, before that of a compression, or by that of `kind`.
 
-    `needed`, `several`: see `table_of`.
+    `needed`, `label`: see `table_of`.
 
     Raises:
         InputError: the file is malformed.
     """
     kind = kind or place
     if (rows := objects_of(place, content, key, kind)) is not None:
-        return table_of(place, *rows, needed, several)
+        return table_of(place, *rows, needed, label)
     text = decode(place, content)
     if ends(kind, ".csv") or (header and names_in_csv(text, needed)):
         found = tables.csv_rows(place, text, tables.separator_of(text, header))
@@ -285,18 +285,18 @@ def _named(value: Any, names: list[str] | None) -> Any:
 
 
 def table_of(
-    place: str, objects: list[dict[str, Any]], lines: list[int], needed: Collection[str], several: str | None = None
+    place: str, objects: list[dict[str, Any]], lines: list[int], needed: Collection[str], label: str | None = None
 ) -> Table:
     """Return objects as a table, whose columns are all of their keys.
 
     A row without a key that is `needed`, or in a sentence there, is malformed, also where it is null, a
-    list or an object, as one whose `several` labels are null; another that is missing is empty.
+    list or an object, as one whose `label` is null; another that is missing is empty.
     """
     names = list(dict.fromkeys(chain.from_iterable(objects)))
     wanted = [name for column in needed for name in (column, *FIELD.findall(column))]
     kinds: tuple[type, ...] = (type(None), list, dict, bytes)
     refused = [(name, kinds) for name in wanted if name in names]
-    refused += [(several, kinds[:1])] if several in names else []
+    refused += [(label, kinds[:1])] if label in names else []
     table = Table(place, names, [], [])
     for number, one in zip(lines, objects, strict=True):
         if wrong := [name for name, some in refused if isinstance(one.get(name), some)]:

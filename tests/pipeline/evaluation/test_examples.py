@@ -1,6 +1,7 @@
 import dataclasses
 import functools
 import json
+import re
 import unicodedata
 
 import pytest
@@ -104,7 +105,6 @@ def test_scores_are_numbers(tmp_path):
     [
         (HEADER + "0\tx\ty\tyes\n1\tx\ty\tmaybe\n", 3, "'maybe'"),
         ("index\ta\tlabel\n0\tx\tyes\n", 1, "'b'"),
-        (HEADER + "0\tx\ty\t-\n1\tx\ty\tyes\n2\tx\ty\tno\n", 2, "leave out rows labelled -"),  # as of SNLI
         (HEADER, None, "rows"),
         (HEADER + "0\tx\n", None, "line 2: 2 fields"),
         (b"", None, "empty"),
@@ -181,11 +181,23 @@ def test_an_unknown_column_within_a_sentence_is_named(tmp_path):
         read(tmp_path, task, OFFICIAL["rte"][0])
 
 
-def test_labels_that_a_task_does_not_have_are_those_to_type(tmp_path):
-    with refused(InputError, r"set task.labels=\[0.0,1.0\]", key="task.labels", line=2):
-        read(tmp_path, PAIR, f"{HEADER}0\tx\ty\t1.0\n1\tx\ty\t0.0\n")
-    with refused(InputError, r"set task.labels$", key="task.labels", line=2):
-        read(tmp_path, PAIR, f"{HEADER}0\tx\ty\tof two words\n")
+@pytest.mark.parametrize(
+    ("rows", "cure"),
+    [
+        ("1.0 0.0", "set task.labels=[0.0,1.0]"),
+        ("x_ô", "set task.labels"),
+        ("gut null schön", """set 'task.labels=["gut", "null", "schön"]'"""),  # as Hydra's grammar reads them
+        ("yes maybe", "set task.labels=[no,yes,maybe]"),  # of a dev set without `no`
+        ("yes no -", "leave out rows labelled -"),
+        ('["yes"]', "for several labels a text set task.multilabel=true"),
+    ],
+)
+def test_labels_that_a_task_does_not_have_are_those_to_type(rows, cure):
+    content = "\n".join(
+        json.dumps({"a": "x", "b": "y", "label": json.loads(one) if "[" in one else one}) for one in rows.split()
+    )
+    with refused(InputError, f"{re.escape(cure)}$", key="task.labels"):
+        examples.parse_examples("a.jsonl", content.encode(), PAIR)
 
 
 def test_rows_that_prodigy_rejects_are_left_out_and_counted(tmp_path):
