@@ -114,7 +114,7 @@ def without_effect(config: Any, prefix: str = "") -> Iterator[str]:
         if is_dataclass(value):
             yield from without_effect(value, f"{prefix}{each.name}.")
         elif other and value != default_of(each):
-            found = getattr(config, other)
+            found = operator.attrgetter(other)(config)
             if not (found in read_with if read_with else found and found != getattr(type(config), other, None)):
                 shown = "null" if found is None else found
                 yield f"{prefix}{each.name}={value} has no effect with {prefix}{other}={shown}"

@@ -40,6 +40,7 @@ TASK_KINDS = {
     RETRIEVAL: TaskKind(("ndcg@10", "recall@1", "recall@10", "mrr@10"), ("before",)),
     SIMILARITY: TaskKind(("spearman", "pearson"), ("examples", "before"), (2,)),
 }
+TRAINED = tuple(name for name, kind in TASK_KINDS.items() if "training" in kind.has)
 OF_SCORES, OF_ONE_CLASS = ("pearson", "spearman"), ("matthews", "f1")  # others are of classes, one or several
 
 
@@ -106,7 +107,11 @@ class TaskConfig(Section, key="task"):
     _only = dict.fromkeys(("contexts", "paradigm", "phenomenon", "category"), ("kind", MINIMAL_PAIRS)) | {
         "choices": ("kind", "choice"),
         **dict.fromkeys(("test_columns", "test_rows"), ("test",)),
-        "multilabel": ("labels",),
+        **dict.fromkeys(("test", "also", "dev_share"), ("kind", *TRAINED)),
+        "columns": ("kind", *(name for name, kind in TASK_KINDS.items() if kind.texts or name == "tagging")),
+        "label": ("kind", "classification", "choice", "tagging", SIMILARITY),
+        "labels": ("kind", "classification", "tagging"),
+        "header": ("kind", "classification", "choice", MINIMAL_PAIRS, SIMILARITY),
     }
     _yields = dict.fromkeys(["dev_share"], ("dev",))
 
@@ -161,10 +166,11 @@ class TaskConfig(Section, key="task"):
                 "must be indices from 0 in a file without a header, like task.label",
                 "columns",
             )
+        fits = not self.multilabel or (self.has("classes") and bool(self.labels))
+        self.require(fits, "is of kind classification, and needs task.labels=[A,B]", "multilabel")
         if self.has("classes"):
             once = len({*self.labels}) == len(self.labels) != 1
             self.require(once, "must be two or more, each once, or empty for regression", "labels")
-            self.require(bool(self.labels) or not self.multilabel, "needs labels; set task.labels=[A,B]", "multilabel")
             known = tuple(name for name in known if (name in OF_SCORES) != bool(self.labels))
             not_here = OF_ONE_CLASS if self.multilabel else ("f1",) if len(self.labels) > 2 else ()
             known = tuple(name for name in known if name not in not_here)
@@ -199,6 +205,10 @@ class EvaluateConfig(StageConfig):
 
     _only = dict.fromkeys(("layers", "mix", "pooling"), ("encoder", "frozen"))
     _only |= dict.fromkeys(("chunks", "chunk_pooling"), ("truncation", "chunks"))
+    _of_training = ("epochs", "batch_sizes", "learning_rates", "encoder", "precision", "best_epoch", "processes")
+    _only |= dict.fromkeys((*_of_training, "warmup_share", "weight_decay"), ("task.kind", *TRAINED))
+    _only |= {"maximum_rows": ("task.kind", *TRAINED, MINIMAL_PAIRS), "score": ("task.kind", MINIMAL_PAIRS)}
+    _only |= {"stride": ("task.kind", "answers"), "truncation": ("task.kind", "classification", "choice")}
 
     task: TaskConfig = option()
     data: str = input_path(help="Folder in the official GLUE layout, of folders or zip files.")

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.cli import conf_files
-from pipeline.config import TaskConfig
+from pipeline.common.schema import without_effect
+from pipeline.config import EvaluateConfig, TaskConfig
 from pipeline.config.downstream import TASK_KINDS
 from pipeline.errors import ConfigError, InputError
 from pipeline.evaluation import examples
@@ -224,6 +225,8 @@ def test_no_task_is_left_out_here():
         *(({"metrics": each}, "metrics", word) for each, word in (([], r"\[\]"), (["pearson"], "pearson"))),
         *(({"metrics": ["f1"], **more}, "metrics", "f1") for more in ({"labels": [*"abc"]}, {"multilabel": True})),
         ({"labels": []}, "metrics", "accuracy"),
+        ({"labels": [], "metrics": ["pearson"], "multilabel": True}, "multilabel", "task.labels"),
+        ({"kind": "tagging", "metrics": ["f1"], "multilabel": True}, "multilabel", "classification"),
         ({"kind": "choice", "choices": ["b"]}, "choices", "b"),
         ({"dev": []}, "dev", r"\[\]"),
     ],
@@ -232,6 +235,16 @@ def test_a_task_that_cannot_work_is_refused(change, key, word):
     good = {"name": "x", "folder": "X", "columns": ["a"], "labels": ["0", "1"], "metrics": ["accuracy"]}
     with refused(ConfigError, word, key=f"task.{key}"):
         TaskConfig(**good | change)
+
+
+def test_keys_of_another_kind_of_task_are_said_to_have_no_effect():
+    tasks = {name: task_of(name) for name in conf_files.choices("task")}
+    assert not [line for task in tasks.values() for line in without_effect(task)]
+    config = functools.partial(EvaluateConfig, data="x", pretrained="x", out="x", stride=9)
+    assert not list(without_effect(config(task=tasks["squad"], epochs=7)))
+    pairs = dataclasses.replace(tasks["blimp"], label="x")
+    found = [line.partition("=")[0] for line in without_effect(config(task=pairs, epochs=7))]
+    assert found == ["task.label", "epochs", "stride"]
 
 
 def test_the_order_of_metrics_has_no_meaning(monkeypatch):
