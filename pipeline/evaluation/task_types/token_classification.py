@@ -31,8 +31,9 @@ Sentence = tuple[list[str], Tags]  # words, tags
 Parsed = tuple[list[Sentence], list[str]]  # sentences, malformed lines
 OUTSIDE = "O"
 ALONE = ("S", "U")  # prefixes of an entity of one word
+EMPTY = (OUTSIDE, "o", "_")  # no entity, whatever other tags are
 PREFIXES = (OUTSIDE, "B", "I", "M", "E", "L", *ALONE)
-NO_ENTITY = ("0", "_", "-", "none", "null", "other", "out", "outside")  # where no tag is O
+NO_ENTITY = ("0", "-", "none", "null", "other", "out", "outside")  # where no tag is O
 TOKENS, TAGS = ("tokens", "words"), ("ner_tags", "tags")  # columns of rows, unless the task names others
 Spans = list[tuple[int, int]]
 INNER = 20  # of as many times that a mark is there, once within a word
@@ -45,6 +46,7 @@ FORM = (
 COMMANDS = read_table(__file__, "csv_commands.yaml")
 _INDEX = re.compile(r"-?\d+")
 _TAG = re.compile(f"[{OUTSIDE}0_-]|[{''.join(PREFIXES[1:])}][-_:].+")
+_NUMBERED = re.compile(r".+\[\d+\]")  # of an entity of several words, as of WebAnno
 _BEGUN = re.compile(f"[BI{''.join(ALONE)}][-_]", re.IGNORECASE)
 _LISTS = re.compile("\"\\['[^']*'(.)")  # in a field of CSV, and what divides their items
 _LANGUAGE = re.compile(r"[a-z-]{2,12}:")  # before each word of WikiANN: `en:Anna`
@@ -228,13 +230,14 @@ def name_numbers(place: str, parsed: Parsed, labels: Tags) -> Parsed:
     every = {tag for _, tags in parsed[0] for tag in tags}
     if every <= {*labels}:
         return parsed
-    entities = {tag for tag in every if tag.casefold() not in (OUTSIDE.casefold(), *NO_ENTITY)}
+    entities = {tag for tag in every if tag.casefold() not in (*EMPTY, *NO_ENTITY)}
     glued = sorted(tag for tag in entities if tag[0] == "B" and tag[1:2].isalpha() and f"I{tag[1:]}" in entities)
     if glued and all(tag.startswith(PREFIXES[1:]) for tag in entities):
         problem = f"tags such as {glued[0]} have no mark after B and I; write B-{glued[0][1:]}"
         raise InputError(problem, "task.label", path=place)
-    if "*" in every and any(tag[:1] == "(" and tag[1:] for tag in every):
-        raise InputError("has tags in brackets, as of CoNLL-2012; write B-, I- and O", "task.label", path=place)
+    nested = "*" in every and any(tag[:1] == "(" and tag[1:] for tag in every)  # as of CoNLL-2012
+    if nested or any(map(_NUMBERED.fullmatch, every)):
+        raise InputError("has tags in brackets; write B-, I- and O", "task.label", path=place)
     if not all(map(tables.NUMBER.fullmatch, every)):
         return parsed
     if lost := [tag for tag in every if not tag.isdecimal() or int(tag) >= len(labels)]:
@@ -328,12 +331,23 @@ def parse(place: str, content: bytes, columns: list[int]) -> Parsed:
         raise InputError(f"column {columns[0]} {why}", "task.columns", path=place)
     if len(sentences) == 1 and len(sentences[0][0]) > LONGEST:
         raise InputError(f"is one sentence of {len(sentences[0][0]):,} words; {FORM}", path=place)
+    others = twins_of([fields for _, fields in rows], columns, {tag for _, tags in sentences for tag in tags})
+    if columns[1:] == [-1] and others:
+        places = " or ".join(map(str, [*others, width - 1]))
+        raise InputError(f"has more columns of such tags; set task.label={places}", "task.label", path=place)
     number, first = next(row for row in rows if row[1])
     read = columns if len(columns) > 1 else [*columns, -1]  # without tags, there is a name at the end
     names = 1 < len(first) > max(read) and (NAMES | TAGGED).issuperset(first[column].casefold() for column in read)
     if names and sum(tags.count(first[read[-1]]) for _, tags in sentences) == len(columns) - 1:
         raise InputError("names the columns; remove this line", path=place, line=number)
     return sentences, malformed
+
+
+def twins_of(rows: list[list[str]], columns: list[int], tags: set[str]) -> list[int]:
+    """Return the columns other than those that are read with a tag of theirs that begins an entity, as nested ones."""
+    begun = set(filter(_BEGUN.match, tags))
+    found = {place for fields in rows for place, field in enumerate(fields[:-1]) if field in begun}
+    return sorted(found - {*columns})
 
 
 def fault_of_words(column: int, sentences: list[Sentence]) -> str | None:
@@ -417,7 +431,7 @@ def split_tags(tags: Iterable[str]) -> dict[str, tuple[str, str]]:
     none is O, `0`, `_`, `-` or a word such as OTHER is outside.
     """
     every = {*tags}
-    outside = every & {OUTSIDE, "o"} or {tag for tag in every if tag.casefold() in NO_ENTITY}
+    outside = every & {*EMPTY} or {tag for tag in every if tag.casefold() in NO_ENTITY}
     turned = turn_tags(every - outside)
     inside = {tag: own[1:2] if own[:1].upper() in PREFIXES else None for tag, own in turned.items()}
     alone = inside.get("B") == "" and {*inside.values()} <= {"", "-"}
@@ -428,7 +442,7 @@ def split_tags(tags: Iterable[str]) -> dict[str, tuple[str, str]]:
     found = {tag: (own[0].upper(), own[2:]) if inside[tag] == mark else ("I", tag) for tag, own in turned.items()}
     found |= {tag: (tag.upper(), "") for tag, own in inside.items() if alone and not own}
     found |= {tag: (OUTSIDE, "") if all_have or alone else ("I", tag) for tag in outside}
-    return found | dict.fromkeys("Oo", (OUTSIDE, ""))
+    return found | dict.fromkeys(EMPTY, (OUTSIDE, ""))
 
 
 def entities(tags: Tags, parts: Mapping[str, tuple[str, str]]) -> set[tuple[int, int, str]]:

@@ -202,6 +202,7 @@ KNOWN = [
     *((f"B-x I-x {tag} B-x", {(0, 2, "x"), (3, 4, "x")}) for tag in ("0", "_", "-", "OTHER", "out")),  # for O
     ("B M E 0 S", {(0, 3, ""), (4, 5, "")}),
     ("x x OTHER O", {(0, 2, "x"), (2, 3, "OTHER")}),
+    ("x x _ y", {(0, 2, "x"), (3, 4, "y")}),
     *((tags, {(0, 2, "x"), (2, 3, "y")}) for tags in ("B:x I:x B:y O", "B/x I/x B/y 0", "B.x I.x B.y o")),
     ("x-A x-B", {(0, 1, "x-A"), (1, 2, "x-B")}),  # types alone
     ("S S E L O", {(0, 2, "S"), (2, 3, "E"), (3, 4, "L")}),
@@ -346,11 +347,12 @@ def test_what_rows_lack_is_counted_or_named(tmp_path, wordpiece):
     [
         ("EU BORG\nInc IORG\nsays O\n", "B-ORG"),
         ("EU (ORG)\nsays *\n", "B-"),
+        ("TU ORG[1]\nBonn ORG[1]\nsays _\n", "B-"),
         ("EU B-ORG 0.9\nsays O 0.8\n", "task.label="),
         ("en:EU B-ORG\nen:says O\n", "sed 's/\\^en:"),
         ('{"text": "EU says", "label": [[0, 2, "ORG"]]}\n', "ner_tags"),
     ],
-    ids=["no mark", "CoNLL 2012", "scores", "WikiANN", "spans of characters"],
+    ids=["no mark", "CoNLL 2012", "WebAnno", "scores", "WikiANN", "spans of characters"],
 )
 def test_words_and_tags_of_other_forms_are_refused_with_a_cure(tmp_path, wordpiece, text, cure):
     with refused(InputError, cure, path=str(tmp_path / "train")):
@@ -393,11 +395,12 @@ def test_csv_is_refused_with_a_command_that_makes_columns_of_it(tmp_path, wordpi
         ("bc/x\tEU\tB-ORG\nbc/x\tsaid\tO\n\nbc/x\tYes\tO\nbc/x\t.\tO\n", "task.columns"),  # as of CoNLL 2012
         ("1\tthe\tthe\tDET\t_\n2-3\tcan't\t_\t_\t_\n2\tcan\tcan\tAUX\t_\n3\tnot\tnot\tPART\t_\n", "task.columns"),
         ("EU\tB-ORG\t_\nsaid\tO\t_\n", "task.label"),
+        ("TU\tB-ORG\tO\nBonn\tI-ORG\tB-LOC\nBonn\tB-LOC\tO\n", "task.label"),
         ("".join(f"It w{n} by x{n}\n" for n in range(30)), "task.label"),
         ("B-ORG\tEU\nO\tsaid\n\nO\tYes\n", "task.columns"),
         ("EU\t1\nsaid\t0\n", "task.labels"),
     ],
-    ids=["numbers", "documents", "CoNLL-U", "one tag", "prose", "tags first", "tags in numbers"],
+    ids=["numbers", "documents", "CoNLL-U", "one tag", "nested", "prose", "tags first", "tags in numbers"],
 )
 def test_a_column_of_other_things_than_words_or_tags_is_refused(tmp_path, wordpiece, text, key):
     with refused(InputError, f"{key}=", key=key):
