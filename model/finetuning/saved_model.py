@@ -105,7 +105,7 @@ def names_of(head: HeadConfig, labels: list[str]) -> Json:
     content: Json = {"id2label": {str(number): word for number, word in enumerate(words)}}
     content["label2id"] = {word: number for number, word in enumerate(words)}
     if head.kind == CLASS:
-        problem = "regression" if head.outputs == 1 else SEVERAL if head.several else ONE_CLASS
+        problem = SEVERAL if head.several else "regression" if head.outputs == 1 else ONE_CLASS
         # text-embeddings-inference counts no labels; CrossEncoder by itself squeezes a score into 0 to 1.
         content |= {"problem_type": problem, "num_labels": head.outputs}
         content["sentence_transformers"] = {"activation_fn": SIGMOID if problem == SEVERAL else "torch.nn.Identity"}
@@ -188,7 +188,8 @@ def load(folder: Path | str) -> tuple[ModelConfig, SavedModel]:
     if lost := sorted({*model.state_dict()} - {*weights}):
         raise InputError(f"{len(lost)} tensors of {named} are missing, e.g. {lost[0]}", path=folder)
     model.load_state_dict(weights)
-    labels, reading = stated_by(folder, content, len(head["bias"]) if kind in (CLASS, TAG) else 1)
+    named_outputs = kind == TAG or (kind == CLASS and (several or len(head["bias"]) > 1))
+    labels, reading = stated_by(folder, content, len(head["bias"]) if named_outputs else 0)
     return size, SavedModel(model.eval(), labels, content.get(TEXTS), reading)
 
 
@@ -203,7 +204,7 @@ def stated_by(folder: Path, content: Json, outputs: int) -> tuple[list[str], Rea
         labels = [words.get(n, f"LABEL_{n}") for n in range(outputs)]
         found: Reading = built(Reading, asdict(Reading()) | content.get(READING, {}))
         length, known = found.sequence_length, found.truncation in TRUNCATIONS and len({*labels}) == outputs
-        if outputs > 1 and max(words, default=0) >= outputs:
+        if outputs and max(words, default=0) >= outputs:
             raise ValueError(f"{len(words)} labels of {outputs} outputs")
         if not known or found.stride < 1 or (length is not None and length < SHORTEST):
             raise ValueError(f"{labels}, {found}")
@@ -212,7 +213,7 @@ def stated_by(folder: Path, content: Json, outputs: int) -> tuple[list[str], Rea
             f"id2label or {READING} is not what python -m pipeline.evaluate writes ({error}); correct it",
             path=folder / bert_format.CONFIG,
         ) from error
-    return labels if outputs > 1 else [], found
+    return labels, found
 
 
 def check_problem(folder: Path, content: Json, kind: str, outputs: int) -> bool:
@@ -226,4 +227,4 @@ def check_problem(folder: Path, content: Json, kind: str, outputs: int) -> bool:
         raise InputError(
             f"problem_type {problem} with {outputs} outputs is not supported; use {ONE_CLASS} or {SEVERAL}", path=folder
         )
-    return kind == CLASS and outputs > 1 and problem == SEVERAL
+    return kind == CLASS and problem == SEVERAL
