@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.common.schema import counted, default_of, has_default, walk_fields
-from pipeline.config import StageConfig
+from pipeline.config import EvaluateConfig, StageConfig
 from pipeline.console.redact import redact
 from pipeline.errors import InputError
 from pipeline.records.manifest import Manifest, enclosing_manifest
@@ -46,6 +46,13 @@ def inputs(config: StageConfig) -> dict[str, str]:
         for name, part in corpus.parts.items():
             if isinstance(part, Mapping) and part.get("path"):
                 found[f"corpus.parts.{name}.path"] = str(part["path"])
+    if isinstance(config, EvaluateConfig):
+        data = absolute(config.data)
+        for task in (config.task, *config.own_tasks.values()):
+            for name in filter(None, (task.train, *task.dev_names, task.test)):
+                place = absolute(os.path.join(config.data, task.folder, name))
+                if not place.startswith(f"{data}/"):  # what is there counts with `data`
+                    found[f"task.{name}"] = place
     return found
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.config import CorpusConfig, DownloadFile, StageConfig, TasksConfig
+from pipeline.config import CorpusConfig, DownloadFile, EvaluateConfig, StageConfig, TaskConfig, TasksConfig
 from pipeline.errors import ConfigError, InputError
 from pipeline.records.manifest import Result, file_checksums
 from pipeline.records.metrics import Conversion, conversion_of
@@ -116,6 +116,18 @@ def test_a_download_is_an_input_where_a_corpus_has_files():
 
 def test_each_item_of_a_list_is_an_input():
     assert fingerprints.inputs(composed("report", ["stages=[a,b]"])) == {"stages.0": "a", "stages.1": "b"}
+
+
+@pytest.mark.parametrize("name", ["../dev.tsv", "../d*.tsv", "{}/dev.tsv"])
+def test_files_of_a_task_outside_its_folder_are_inputs(tmp_path, name):
+    task = TaskConfig(name="x", columns=["a"], metrics=["pearson"], dev=name.format(tmp_path))
+    (tmp_path / "data").mkdir()
+    config = EvaluateConfig(task=task, data=str(tmp_path / "data"), pretrained="none", out="out")
+    marks = set()
+    for text in ("a", "longer"):
+        (tmp_path / "dev.tsv").write_text(text)
+        marks.add(fingerprints.fingerprint("evaluate", config)[0])
+    assert len(marks) == 2
 
 
 def test_what_is_quick_is_made_again_by_new_code(tmp_path):
