@@ -7,7 +7,6 @@ import codecs
 import csv
 import io
 import itertools
-import re
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -29,8 +28,6 @@ from pipeline.text import encodings
 TABLES = (".csv", ".tsv", ".json", ".jsonl", ".parquet")
 LOOKED_AT = 20  # lines, for what a header names
 NAMES, TAGGED = (frozenset(read_table(__file__, "input_rows.yaml")[kind].split()) for kind in ("texts", "tagged"))
-_TAGGED = re.compile(r"\S+[ \t](.*[ \t])?(O|[BIESLUM]-\S+)\s*")  # a line of a CoNLL file
-NO_LINES = ("CoNLL-U", "WikiExtractor's output", "a file of subtitles or a transcript")  # as `formats` names them
 ALONE = ("label", "sentence", "sentences", "text", "texts")  # also without other columns
 
 
@@ -187,10 +184,8 @@ def _refuse_header(place: str, lines: list[str]) -> None:
         return
     if (lines[0].startswith("{") and {'"', ":"} <= {*lines[0]}) or lines[0].strip() in "[{":
         raise _question(place)
-    tagged = lines[0].startswith("-DOCSTART-") or (len(lines) > 1 and all(map(_TAGGED.fullmatch, lines)))
-    what = "is tagged words" if tagged else (formats.not_prose("\n".join([*lines, ""])) or "").partition("; use ")[0]
-    if tagged or what.removeprefix("is ") in NO_LINES:
-        raise InputError(f"{what}, not texts; write one per line", path=place, line=1)
+    if what := formats.not_lines("\n".join([*lines, ""])):
+        raise InputError(f"is {what}, not texts; write one per line", path=place, line=1)
     for separator in "\t,;|":
         if _are_names(*csv.reader(lines, delimiter=separator), divided=separator != "\t"):
             raise _question(place)

@@ -13,7 +13,7 @@ from pipeline.errors import ConfigError, InputError
 from pipeline.readers.io import compressed
 from pipeline.storage.placeholders import find_placeholder
 
-_KINDS = [{"named": "", "begins": "", **kind} for kind in read_table(__file__, "formats.yaml")]
+_KINDS = [{"named": "", "begins": "", "lines": True, **kind} for kind in read_table(__file__, "formats.yaml")]
 _BEGINS = [(re.compile(kind["begins"]), kind) for kind in _KINDS if kind["begins"]]
 _NUMBERED = re.compile(r"^\d+\t(?:[^\t\n]*+(\t)|(\d)++$)?", re.MULTILINE)
 TABLE = "is a table of numbered rows, as of words and their counts; use corpus=tsv, or sentences"
@@ -62,6 +62,11 @@ def not_prose(head: str, reader: str = "") -> str | None:
         return why
     found = next((kind for begins, kind in _BEGINS if begins.match(head)), None)
     return f"is {found['what']}; use {found['use']}" if found and not _reads(reader, found) else None
+
+
+def not_lines(head: str) -> str | None:
+    """Return what a text is of which no line is a text of its own, by its beginning; None for others."""
+    return next((kind["what"] for begins, kind in _BEGINS if not kind["lines"] and begins.match(head)), None)
 
 
 def _reads(reader: str, kind: dict[str, str]) -> bool:

@@ -131,17 +131,11 @@ def test_numbers_in_the_first_line_are_names_as_pandas_writes_them(tmp_path):
 TAGGED = ["-DOCSTART- -X- O\n\nEU NNP O\n", "EU\tB-ORG\nsays\tO\n\nHe\tO\n", "EU U-ORG\nsays O\n", "a M-X\nb E-X\n"]
 
 
-@pytest.mark.parametrize("text", TAGGED)
-def test_words_with_tags_are_no_texts(text, tmp_path):
-    (tmp_path / "in.txt").write_text(text)
-    with refused(InputError, "tagged words", line=1):
-        rows(tmp_path / "in.txt")
-
-
 @pytest.mark.parametrize(
     ("text", "kind"),
     [
         ('<doc id="1" url="u" title="t">\nt\n\nIt is.\n</doc>\n', "WikiExtractor"),
+        *((text, "tagged words") for text in TAGGED),
         ("WEBVTT\n\n", "subtitles"),
         ("1\tEU\t_\tN\t_\t_\t0\troot\t_\t_\n" * 3, "CoNLL-U"),
     ],
