@@ -201,6 +201,8 @@ def evaluate(config: EvaluateConfig, out: Path) -> Evaluation:
     folder, context = out / RUNS, prepare(config)
     folder.mkdir(exist_ok=True)
     remarks = [*context.beyond, *remarks_of(config, context.train, context.sets)]
+    if cut := context.coverage.shortened:
+        remarks.append(f"{pluralize(cut, 'text')} read in part, being longer than {context.config.longest} tokens")
     if "head.weight" in context.weights:
         names = ", classes by name" if context.kind.names else ""
         terminal.say(f"{config.task.name}: continues with the head of {config.pretrained}{names}")
