@@ -27,7 +27,7 @@ def parse(text: str, hook: Callable[[list[tuple[str, Any]]], Any] | None = None,
     if budget.parsed_size(text, ",:[{") > most:
         raise ValueError(f"has too many values for {most:,} bytes")
     try:
-        value = json.loads(text.lstrip("\x1e"), object_pairs_hook=hook)  # which RFC 7464 puts before each
+        value = json.loads(text, object_pairs_hook=hook)
     except ValueError as error:
         raise ValueError(f"not valid JSON ({error})") from error
     except RecursionError as error:

@@ -89,8 +89,9 @@ def test_any_json_is_an_object_or_refused(tmp_path, text):
 
 def test_what_is_parsed_can_be_walked_through():
     assert strict_json.parse("[" * 100 + "]" * 100) is not None
-    with pytest.raises(ValueError, match="deep"):
-        strict_json.parse("[" * 102 + "]" * 102)
+    for text, fault in (("[" * 102 + "]" * 102, "deep"), ("\x1e{}", "not valid")):
+        with pytest.raises(ValueError, match=fault):
+            strict_json.parse(text)
 
 
 def panicking(path):

@@ -34,7 +34,7 @@ PACKINGS = {"": bytes, ".gz": gzip.compress, ".bz2": bz2.compress, ".xz": lzma.c
 def test_a_task_of_ones_own_may_be_json_or_csv(tmp_path, name, suffix):
     content = {
         "a.json": json.dumps(ROWS),
-        "a.jsonl": "\n".join(json.dumps(row, ensure_ascii=False) for row in ROWS) + "\n",
+        "a.jsonl": "\n".join("\x1e" + json.dumps(row, ensure_ascii=False) for row in ROWS) + "\n",
         "nested.json": json.dumps({"other": [], "mine": ROWS}),
         "a.csv": 'more,text,label\n,good,1\n2,"b\u2028d\n",0\n',
     }[name]
