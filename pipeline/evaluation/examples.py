@@ -22,7 +22,7 @@ from pipeline.text import tables
 SEPARATOR = re.compile("[,;|]")  # of several labels
 LISTED = re.compile(r"""'([^']*)'|"([^"]*)"|([^\s,\[\]'"]+)""")  # an item of a list as Python or NumPy writes it
 PLAIN = re.compile(r"(?!null\Z)[\w.+-]+\Z", re.ASCII | re.IGNORECASE)  # labels that are typed without quotation marks
-QUOTED, MOST = re.compile(r"""[^'"\\$\n]+\Z"""), 20  # those that can be typed at all; of them, most
+QUOTED, MOST = re.compile(r"""[^'"\\$\n]+\Z"""), 40  # those that can be typed at all; of them, most
 NAMES_SHOWN = 300  # characters, of all names
 FLAGS = {"0": False, "1": True, "false": False, "true": True, "0.0": False, "1.0": True}
 SMALL = 2**25  # bytes of a file that is read before a run begins
@@ -171,40 +171,36 @@ def labels_of(table: Table, task: TaskConfig) -> list[Any]:
     Raises:
         InputError: the column is missing, or a label is unknown.
     """
-    place = table.place
     if table.names and task.label not in table.names and (flags := flags_of(table)):
         if not task.multilabel or not set(task.labels) <= flags.keys():
             raise InputError(
                 f"column {task.label!r} not found; {', '.join(flags)} hold 0 and 1: for several labels a text set "
                 f"task.multilabel=true {typed_labels([*flags])} 'task.metrics=[micro_f1,macro_f1]', for one "
                 f"of them task.label={next(iter(flags))}",
-                path=place,
+                path=table.place,
                 line=1,
             )
         return [[k for k, name in enumerate(task.labels) if flags[name][n]] for n in range(len(table.rows))]
     (label,) = columns_of(table, [task.label], " for task.label; python -m pipeline.predict answers sets without")
     stated = [unicodedata.normalize("NFC", row[label].strip()) for row in table.rows]
     cure = cure_of(stated, task)
-    return [label_of(place, *each, task, cure) for each in zip(table.lines, stated, strict=True)]
+    return [label_of(table.place, *each, task, cure) for each in zip(table.lines, stated, strict=True)]
 
 
 def cure_of(stated: list[str], task: TaskConfig) -> str:
     """Return what to type if a label of a file is not one of the task's: those that it has and all of the file."""
-    if task.choices:
-        return "; number endings from 0"
     if not task.multilabel and any(text[:1] + text[-1:] == "[]" for text in stated):
         return "; for several labels a text set task.multilabel=true"
     names = {*chain(*(names_in(text, task) for text in {*stated}))}
     known = task.labels if names & {*task.labels} else []
     skip = "; leave out rows labelled -" if "-" in names - {*known} and len(names) > 2 else ""
     new = sorted(names - {*known} - ({"-"} if skip else set()))
-    every = [*known, *new] if 1 < len(known) + len(new) <= MOST else []
-    return f"{skip}{', and' if skip else ';'} set {typed_labels(every)}" if new else skip
+    return f"{skip}{', and' if skip else ';'} set {typed_labels([*known, *new])}" if new else skip
 
 
 def typed_labels(names: list[str]) -> str:
-    """Return how a command line sets the labels of a task; the key alone without names, or of one that it changes."""
-    if not names or not all(map(QUOTED.match, names)):
+    """Return how a command line sets the labels of a task; the key alone of one, of many, or of one that it changes."""
+    if not 1 < len(names) <= MOST or not all(map(QUOTED.match, names)):
         return "task.labels"
     plain = all(map(PLAIN.match, names))
     return f"task.labels=[{','.join(names)}]" if plain else f"'task.labels={json.dumps(names, ensure_ascii=False)}'"
@@ -289,7 +285,7 @@ def label_of(place: str, number: int, text: str, task: TaskConfig, cure: str) ->
                 raise InputError(fault, "task.labels", path=place, line=number)
             return [index for index, name in enumerate(names) if FLAGS[name.lower()]]
         if lost := [name for name in names if name not in known]:
-            key = None if task.choices else "task.labels"
+            cure, key = ("; number endings from 0", None) if task.choices else (cure, "task.labels")
             raise InputError(f"label {lost[0]!r} is not one of {', '.join(known)}{cure}", key, path=place, line=number)
         found = sorted(map(known.index, {*names}))
         return found if task.multilabel else found[0]

@@ -27,7 +27,7 @@ from pipeline.console.bars import Bar
 from pipeline.console.formatting import pluralize
 from pipeline.errors import InputError, named
 from pipeline.evaluation import table_files
-from pipeline.evaluation.examples import columns_of, pair_files
+from pipeline.evaluation.examples import pair_files, texts_of
 from pipeline.evaluation.grid_search import FAULTS, PRETRAINED, RANDOM, RUNS, Evaluation, Record
 from pipeline.evaluation.table_files import Table
 from pipeline.records import checkpoint_folder
@@ -78,13 +78,9 @@ def read_pairs(data: str, task: TaskConfig, rows: int | None = None) -> Pairs:
     seen: dict[str, str] = {}
     for place, content in files:
         table = table_files.parse(place, content, task.header, task.key, wanted)
-        lost = [name for name in wanted if name not in table.known]
-        if len(lost) == len(wanted):
+        if {*wanted}.isdisjoint(table.known):
             pairs.other_files.append(place)
             seen[place] = ", ".join(table.known)
-        elif lost:
-            only = ", ".join(table.known)
-            raise InputError(f"no column {lost[0]!r}, only {only}", "task.columns", path=place, line=1)
         else:
             _add(pairs, table, task, rows)
     if not len(pairs):
@@ -97,18 +93,19 @@ def _add(pairs: Pairs, table: Table, task: TaskConfig, most: int | None) -> None
     """Add the rows of a file, up to `most` of a paradigm; those without one of the two sentences are malformed."""
 
     def column(name: str) -> list[str]:
-        if not name or name not in table.known:  # pandas leaves the name of its index empty
-            return [""] * len(table.rows)
-        (place,) = columns_of(table, [name])
         # Lone surrogates cannot be written; the tokenizer skips them too.
-        return [row[place].encode(errors="ignore").decode().strip() for row in table.rows]
+        return [text.encode(errors="ignore").decode().strip() for text in texts_of(table, name)]
+
+    def optional(name: str) -> list[str]:
+        known = name and name in table.known  # pandas leaves the name of its index empty
+        return column(name) if known else [""] * len(table.rows)
 
     stem = PurePosixPath(table.place.rpartition(":")[2]).stem
     good, bad = (column(name) for name in task.columns)
     names = [*task.contexts, *task.contexts][:2] or ["", ""]
-    contexts = zip(*(column(name) for name in names), strict=True)
-    paradigms = [name or stem for name in column(task.paradigm)]
-    groups = zip(column(task.phenomenon), column(task.category), strict=True)
+    contexts = zip(*(optional(name) for name in names), strict=True)
+    paradigms = [name or stem for name in optional(task.paradigm)]
+    groups = zip(optional(task.phenomenon), optional(task.category), strict=True)
     pairs.malformed.extend(table.malformed)
     rows = zip(good, bad, contexts, paradigms, groups, table.lines, strict=True)
     for one, other, context, paradigm, group, line in rows:

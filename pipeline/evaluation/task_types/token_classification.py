@@ -46,7 +46,7 @@ FORM = (
 COMMANDS = read_table(__file__, "csv_commands.yaml")
 _INDEX = re.compile(r"-?\d+")
 _TAG = re.compile(f"[{OUTSIDE}0_-]|[{''.join(PREFIXES[1:])}][-_:].+")
-_NUMBERED = re.compile(r".+\[\d+\]")  # of an entity of several words, as of WebAnno
+_BRACKETS = re.compile(r"\(.+|.+\[\d+\]")  # tags as of CoNLL-2012 and of WebAnno
 _BEGUN = re.compile(f"[BI{''.join(ALONE)}][-_]", re.IGNORECASE)
 _LISTS = re.compile("\"\\['[^']*'(.)")  # in a field of CSV, and what divides their items
 _LANGUAGE = re.compile(r"[a-z-]{2,12}:")  # before each word of WikiANN: `en:Anna`
@@ -235,8 +235,7 @@ def name_numbers(place: str, parsed: Parsed, labels: Tags) -> Parsed:
     if glued and all(tag.startswith(PREFIXES[1:]) for tag in entities):
         problem = f"tags such as {glued[0]} have no mark after B and I; write B-{glued[0][1:]}"
         raise InputError(problem, "task.label", path=place)
-    nested = "*" in every and any(tag[:1] == "(" and tag[1:] for tag in every)  # as of CoNLL-2012
-    if nested or any(map(_NUMBERED.fullmatch, every)):
+    if any(map(_BRACKETS.fullmatch, every)):
         raise InputError("has tags in brackets; write B-, I- and O", "task.label", path=place)
     if not all(map(tables.NUMBER.fullmatch, every)):
         return parsed
@@ -331,10 +330,9 @@ def parse(place: str, content: bytes, columns: list[int]) -> Parsed:
         raise InputError(f"column {columns[0]} {why}", "task.columns", path=place)
     if len(sentences) == 1 and len(sentences[0][0]) > LONGEST:
         raise InputError(f"is one sentence of {len(sentences[0][0]):,} words; {FORM}", path=place)
-    others = twins_of([fields for _, fields in rows], columns, {tag for _, tags in sentences for tag in tags})
-    if columns[1:] == [-1] and others:
-        places = " or ".join(map(str, [*others, width - 1]))
-        raise InputError(f"has more columns of such tags; set task.label={places}", "task.label", path=place)
+    if columns[1:] == [-1] and (others := twins_of(rows, columns, sentences)):
+        problem = f"has more columns of such tags; set task.label={others[0]} or {width - 1}"
+        raise InputError(problem, "task.label", path=place)
     number, first = next(row for row in rows if row[1])
     read = columns if len(columns) > 1 else [*columns, -1]  # without tags, there is a name at the end
     names = 1 < len(first) > max(read) and (NAMES | TAGGED).issuperset(first[column].casefold() for column in read)
@@ -343,11 +341,10 @@ def parse(place: str, content: bytes, columns: list[int]) -> Parsed:
     return sentences, malformed
 
 
-def twins_of(rows: list[list[str]], columns: list[int], tags: set[str]) -> list[int]:
-    """Return the columns other than those that are read with a tag of theirs that begins an entity, as nested ones."""
-    begun = set(filter(_BEGUN.match, tags))
-    found = {place for fields in rows for place, field in enumerate(fields[:-1]) if field in begun}
-    return sorted(found - {*columns})
+def twins_of(rows: list[tuple[int, list[str]]], columns: list[int], sentences: list[Sentence]) -> list[int]:
+    """Return the columns before the last that are not read but have its tags that begin entities, as nested ones."""
+    begun = {tag for _, tags in sentences for tag in filter(_BEGUN.match, tags)}
+    return sorted({n for _, fields in rows for n, field in enumerate(fields[:-1]) if field in begun} - {*columns})
 
 
 def fault_of_words(column: int, sentences: list[Sentence]) -> str | None:
