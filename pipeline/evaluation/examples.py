@@ -230,14 +230,11 @@ def texts_of(table: Table, column: str) -> list[str]:
     Raises:
         InputError: a column is missing.
     """
-    if column in table.names or "{" not in column:
-        (place,) = columns_of(table, [column])
-        return [row[place].strip() for row in table.rows]
-    between, names = table_files.FIELD.split(column)[::2], table_files.FIELD.split(column)[1::2]
-    places = columns_of(table, names)
-    first, *rest = between
+    plain = column in table.names or "{" not in column
+    first, *parts = ["", column, ""] if plain else table_files.FIELD.split(column)
+    places, between = columns_of(table, parts[::2]), parts[1::2]
     return [
-        first + "".join(row[at].strip() + text for at, text in zip(places, rest, strict=True)) for row in table.rows
+        first + "".join(row[at].strip() + text for at, text in zip(places, between, strict=True)) for row in table.rows
     ]
 
 

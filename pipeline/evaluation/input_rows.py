@@ -23,12 +23,11 @@ from pipeline.errors import InputError, readable
 from pipeline.evaluation import examples, table_files
 from pipeline.readers import formats
 from pipeline.storage.placeholders import HEAD
-from pipeline.text import encodings
+from pipeline.text import encodings, tables
 
 TABLES = (".csv", ".tsv", ".json", ".jsonl", ".parquet")
 LOOKED_AT = 20  # lines, for what a header names
-NAMES, TAGGED = (frozenset(read_table(__file__, "input_rows.yaml")[kind].split()) for kind in ("texts", "tagged"))
-ALONE = ("label", "sentence", "sentences", "text", "texts")  # also without other columns
+NAMES, ALONE, TAGGED = (frozenset(names.split()) for names in read_table(__file__, "input_rows.yaml").values())
 
 
 @dataclass(frozen=True)
@@ -200,15 +199,11 @@ def _are_names(first: list[str], *others: list[str], divided: bool) -> bool:
     same = len(names) > 1 and {*map(len, others)} == {len(names)}
     columns = list(zip(first, *others, strict=True)) if same else []
     classes = divided and any(name not in own and 2 * len(set(own)) <= len(own) for name, *own in columns)
-    return known or classes or any(all(map(_is_number, own)) for _, *own in columns)
+    return known or classes or any(all(map(tables.NUMBER.fullmatch, map(str.strip, own))) for _, *own in columns)
 
 
 def _is_name(text: str) -> bool:
-    return bool(text) and len(text) <= 30 and len(text.split()) <= 3 and not _is_number(text)
-
-
-def _is_number(text: str) -> bool:
-    return text.strip().lstrip("+-").replace(".", "", 1).isdecimal()
+    return bool(text) and len(text) <= 30 and len(text.split()) <= 3 and not tables.NUMBER.fullmatch(text)
 
 
 def _question(place: str, otherwise: str = "columns=[0]") -> InputError:

@@ -47,11 +47,10 @@ def inputs(config: StageConfig) -> dict[str, str]:
             if isinstance(part, Mapping) and part.get("path"):
                 found[f"corpus.parts.{name}.path"] = str(part["path"])
     if isinstance(config, EvaluateConfig):
-        data = absolute(config.data)
         for task in (config.task, *config.own_tasks.values()):
             for name in filter(None, (task.train, *task.dev_names, task.test)):
                 place = absolute(os.path.join(config.data, task.folder, name))
-                if not place.startswith(f"{data}/"):  # what is there counts with `data`
+                if os.path.relpath(place, absolute(config.data)).startswith(".."):  # what is there counts with `data`
                     found[f"task.{name}"] = place
     return found
 
