@@ -124,15 +124,12 @@ def test_a_causal_model_is_refused_before_it_is_trained(pairs):
         grid_search.prepare(configured(pairs, task, keep=True))
 
 
-def test_a_missing_test_set_is_named_before_training(pairs):
-    with refused(InputError, r"RTE/test\.tsv", key="data"):
-        grid_search.prepare(configured(pairs, examples.task_of("rte"), submit=True))
-
-
-def test_a_malformed_row_of_a_test_set_is_named_before_training(pairs):
+def test_a_test_set_that_is_missing_or_malformed_is_named_before_training(pairs):
     path = pairs / "data" / "RTE" / "test.tsv"
     rows = ["index\tsentence1\tsentence2", "0\ta\tb", "1\tc", "2\te\tf"]
     task = examples.task_of("rte")
+    with refused(InputError, r"RTE/test\.tsv", key="data"):
+        grid_search.prepare(configured(pairs, task, submit=True))
     path.write_text("\n".join(rows) + "\n")
     with refused(InputError, r"RTE/test\.tsv, line 3: 2 fields", key="submit"):
         grid_search.prepare(configured(pairs, task, submit=True))
