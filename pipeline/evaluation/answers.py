@@ -19,6 +19,7 @@ from pipeline.storage.atomic import write_text
 
 FOLDER = "submission"  # of an evaluation: the answers to test sets
 WRONG, LONGEST = 10, 300  # wrong answers that a record keeps, and characters of each text
+CLASSES = 100  # of which a table has a row and a column each
 
 
 @functools.cache
@@ -84,7 +85,8 @@ def by_class(task: TaskConfig, part: Dataset, answers: Given) -> dict[str, Any]:
         if label != answer
     )
     counts = Counter(pairs)
-    confusion = {label: {answer: counts[label, answer] for answer in task.labels} for label in task.labels}
+    labels = task.labels if len(task.labels) <= CLASSES else []
+    confusion = {label: {answer: counts[label, answer] for answer in labels} for label in labels}
     return {"confusion": confusion, "wrong": list(itertools.islice(wrong, WRONG))}
 
 

@@ -232,10 +232,8 @@ def texts_of(table: Table, column: str) -> list[str]:
     """
     plain = column in table.names or "{" not in column
     first, *parts = ["", column, ""] if plain else table_files.FIELD.split(column)
-    places, between = columns_of(table, parts[::2]), parts[1::2]
-    return [
-        first + "".join(row[at].strip() + text for at, text in zip(places, between, strict=True)) for row in table.rows
-    ]
+    rest = list(zip(columns_of(table, parts[::2]), parts[1::2], strict=True))
+    return [first + "".join(row[at].strip() + text for at, text in rest) for row in table.rows]
 
 
 def columns_of(table: Table, wanted: list[str], use: str = "") -> list[int]:

@@ -88,6 +88,8 @@ def test_only_a_task_of_classes_says_how_often_each_class_got_which_answer():
     found = answers.by_class(task, part, [0, 0])
     assert found["confusion"] == {yes: {yes: 1, no: 0}, no: {yes: 1, no: 0}}
     assert found["wrong"] == [{"texts": ["a", "b"], "label": no, "answer": yes}]
+    many = replace(task, labels=[yes, no, *map(str, range(99))])
+    assert answers.by_class(many, part, [0, 0]) == {"confusion": {}, "wrong": found["wrong"]}, "no table of millions"
 
 
 def test_answers_to_dev_are_read_by_readers_of_csv():
