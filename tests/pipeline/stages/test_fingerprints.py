@@ -123,11 +123,9 @@ def test_files_of_a_task_outside_its_folder_are_inputs(tmp_path, name):
     task = TaskConfig(name="x", columns=["a"], metrics=["pearson"], dev=name.format(tmp_path))
     (tmp_path / "data").mkdir()
     config = EvaluateConfig(task=task, data=str(tmp_path / "data"), pretrained="none", out="out")
-    marks = set()
-    for text in ("a", "longer"):
-        (tmp_path / "dev.tsv").write_text(text)
-        marks.add(fingerprints.fingerprint("evaluate", config)[0])
-    assert len(marks) == 2
+    before = fingerprints.fingerprint("evaluate", config)[0]
+    (tmp_path / "dev.tsv").write_text("a")
+    assert fingerprints.fingerprint("evaluate", config)[0] != before
 
 
 def test_what_is_quick_is_made_again_by_new_code(tmp_path):
