@@ -7,6 +7,7 @@ A stage is in the package `stages.NAME`: `train.steps=9` is `stages.train.steps=
 import copy
 import difflib
 import re
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn, get_origin
@@ -220,9 +221,14 @@ def parse_run_argv(name: str, schema: type, argv: Words, asked: bool) -> Any:
         stage: validate_stage(config, stage, of, composing.typed_keys(words, of)) for stage, of in typed.items()
     }
     composing.warn((*composing.find_repeated(argv), *without_effect(made)))
-    lines = [line for stage, of in typed.items() for line in without_effect(made.stages[stage], f"{of}.")]
+    lines: dict[str, list[str]] = {}  # of each key that evaluations share
+    for stage, of in typed.items():
+        for line in without_effect(made.stages[stage], f"{of}."):
+            lines.setdefault(line.partition("=")[0], []).append(line)
+    sharing = Counter(typed.values())
+    lines = {key: said for key, said in lines.items() if len(said) == sharing[key.partition(".")[0]]}
     keys = composing.typed_keys(words)  # not what a recipe says
-    composing.warn(line for line in lines if keys & {key := line.partition("=")[0], key.partition(".")[2]})
+    composing.warn(line for key, said in lines.items() for line in said if keys & {key, key.partition(".")[2]})
     return made
 
 

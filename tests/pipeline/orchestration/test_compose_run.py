@@ -146,6 +146,9 @@ def test_what_an_executor_does_not_read_or_sbatch_does_not_take_is_said(capsys):
     said = capsys.readouterr().err
     assert said.count("has no effect") == 2
     assert "model is chosen several times" in said
+    for tasks, silent in (("[blimp,cola]", True), ("[blimp]", False)):  # one of them reads it; none does
+        runs.composed("+corpus=sample", f"tasks={tasks}", "glue=glue", "evaluate.epochs=2")
+        assert (capsys.readouterr().err == "") == silent
     runs.composed("+corpus=sample", "executor=slurm", "executor.nodes=4", "executor.time=1-12")
     assert capsys.readouterr().err == ""
     option = "executor.options.train"
