@@ -49,6 +49,7 @@ OF_FILE = re.compile(r"full_key: (\S+)")  # of an error in a file, that Hydra gi
 MERGED = re.compile(r"merging override \+*([^=]+)=")
 ALL_KEYS = f"{named('--help')} lists all keys"
 NULL_ITEM = 'must not be null; leave it out, or type "null" for the text'
+KEYED = "keys with values, each named after a dot; or leave it out"
 TYPES = {"Integer": "a whole number", "Float": "a number", "bool": "true or false"}
 
 Config = TypeVar("Config")
@@ -195,7 +196,7 @@ def explain(error: Exception) -> UserError:
         if many := NOT_ONE.search(text):
             return ConfigError("must be one text", full, many[1])
     if "Cannot merge DictConfig with ListConfig" in text or re.search("Cannot assign .* to Dict", text):
-        return ConfigError(f"must be {'a list' if 'reference_type=List' in text else 'keys with values'}", full)
+        return ConfigError(f"must be {'a list' if 'reference_type=List' in text else KEYED}", full)
     if gone := NOT_THERE.search(text):
         return ConfigError(f"no such key; {ALL_KEYS}", gone[1])
     if open_group := NOT_CHOSEN.match(text):

@@ -77,7 +77,7 @@ class Reader(row_fields.LineRows):
             try:
                 if len(fields) != len(names):
                     said = f"{len(fields)} fields instead of {len(names)}, divided by {separator!r}"
-                    raise ValueError(f"{said}; set corpus.options.separator, or quotes=true for quoted fields of TSV")
+                    raise ValueError(f"{said}; set corpus.options.separator, or of TSV corpus.options.quotes=true")
                 row = dict(zip(names, fields, strict=True))
                 yield from self.documents_of(row, text_lines.document_id(file_range, number), log)
             except ValueError as error:
