@@ -21,6 +21,7 @@ from pipeline.errors import InputError
 from pipeline.records import checkpoint_folder
 from pipeline.records.checkpoint_folder import find_newest, name_of
 from pipeline.records.retention import Retention
+from pipeline.storage.atomic import remove_leftovers
 from tests.support.finished import state
 from tests.support.refusals import refused
 
@@ -62,6 +63,7 @@ def test_a_process_killed_while_it_saves_leaves_a_good_checkpoint(tmp_path, mome
             assert torch.equal(held.moment(key, name), torch.full(shape, -float(whole.step)))
     Retention(2).prune(write(tmp_path, state(whole.step + 1), *tensors(whole.step + 1)))
     assert (tmp_path / "latest").read_text().strip() == name_of(whole.step + 1)
+    remove_leftovers(tmp_path)  # as the next start does
     assert not list(tmp_path.glob(".*")), "what the crash left is gone"
 
 
