@@ -76,10 +76,13 @@ _OF_MARKDOWN = {
     "lines of tables": re.compile(r"^[ \t]*\|.*\|[ \t]*$", re.MULTILINE),
     "notes": re.compile(r"^\[\^[^\]\n]+\]:.*(?:\n[ \t]+\S.*)*+", re.MULTILINE),
     "addresses of links": re.compile(r"^ {0,3}\[[^\]^\n]+\]: +\S+(?: +[\"'(].*)?$", re.MULTILINE),
-    "tags of HTML": re.compile(r"</?(?:a|b|i|p|u|br|em|hr|div|img|span|small|strong|center|details|summary)\b[^<>]*+>"),
+    "tags of HTML": re.compile(
+        r"(?<!`)</?(?:a|b|i|p|u|br|em|hr|div|img|span|small|strong|center|details|summary)(?=[\s/>])[^<>]*+>"
+    ),
     "marks of quotations": re.compile(r"^(?: {0,3}>)+ ?", re.MULTILINE),
 }
 _ESCAPED = re.compile(r"\\([!-/:-@\[-`{-~])")  # in Markdown
+_ENTITY = re.compile(r"&#?\w+;")  # with its end: addresses have parameters, as &region=1
 _ANCHOR = re.compile(r"\[(?:\^[^\[\]\n]++|\d{1,3}|[A-Z*†])\]")
 
 _TARGET = r"\((?:[^()\s]|\([^()\s]*+\))*+(?:\s+(?:\"[^\"]*\"|'[^']*'))?\)"
@@ -115,7 +118,9 @@ def parse(text: str, *, markdown: bool = False) -> Book:
     kept, passed = _without_marks("\n".join(lines), markdown)
     ends = LineEnds(kept)
     found = "\n".join(filter(None, map(plain, _paragraphs(kept.split("\n"), ends, markdown))))
-    return Book(unescape(_ESCAPED.sub(r"\1", found)) if markdown else found, whole != text, ends.joined, passed)
+    if markdown:
+        found = _ENTITY.sub(lambda entity: unescape(entity[0]), _ESCAPED.sub(r"\1", found))
+    return Book(found, whole != text, ends.joined, passed)
 
 
 def _without_marks(text: str, markdown: bool) -> tuple[str, Counter[str]]:
