@@ -22,7 +22,8 @@ BLOCK = 2**16  # characters that a step takes at once
 TOKENIZED = r"texts with <unk> or @-@, as of wikitext-103; take the raw form, and hyphens by sed 's/ @\(.\)@ /\1/g'"
 ENDS = r"texts with \n for line ends, written twice; put line ends there"
 ENTITIES = "texts with entities of HTML, such as &quot;; put the characters there"
-_ENDS = re.compile(r"\\n(?:(?![a-z])|.*?\\n)", re.DOTALL)  # one may begin a word of TeX, as \nu
+# Before a small letter there are two: one may begin a word, as in C:\new, and words of TeX as \nu are none.
+_ENDS = re.compile(r"(?s)\\n(?![a-z])|(?:\\n(?!(?:u|eq?|eg|mid|[gl]eq|abla|ot(?:in)?|ew\w+|oindent)(?![a-z])).*?){2}")
 
 
 def faults(text: str) -> Iterator[str]:

@@ -134,7 +134,7 @@ def test_what_takes_no_document_out_is_said(where, gone, said, tmp_path):
         ("a\\nb\\nc runs.", r"\n for line ends"),
         ("One.\\nIt runs.", r"\n for line ends"),
         ("A <unk> runs @-@ runs.", "sed 's/ @"),
-        (r"a < b, \nabla runs.", ""),
+        (r"a < b, \nu and \nabla_x runs.", ""),
     ],
 )
 @pytest.mark.parametrize(("reader", "options"), [("jsonl", {}), ("text", {"document": "line"})])
