@@ -21,7 +21,7 @@ _LOOKED_AT, _NEARLY = 20, 0.9  # lines at least, and which share of them tells
 _HEAD = 1 << 14  # characters in which marks are counted
 # Marks of a format at a word: <p>, (NP, \\v, *MOT:, word/NN. Texts in 400 languages have them at 13 % of words at most.
 _MARK = re.compile(r"(?:[<\\(\[{@%#~&$*|/]++|[^\W_]++[_/|=<>{}\\]++)(?=\w)")
-_BEGUN = re.compile(r"(?:[A-Za-z(]+\.? )?[!-~]*\d[!-~]*[ \t]")  # an id, a number or a verse: utt-001, GEN 1:1
+_BEGUN = re.compile(r"(?:[A-Za-z(]+\.? (?=\d+[:.]))?[!-~]*\d[!-~]*[ \t]")  # an id, a number or a verse: GEN 1:1
 _ALONE = re.compile(r"(?:[@\\<]\w+>?|=[= ]* [^=]*\w[^=]* =[= ]*)$")  # a line of its own: @highlight, = Title =
 MARKED = (
     "texts in columns, or with marks of a format at many words or at lines, such as <p>, word/NN, \\v, @highlight, "
@@ -89,7 +89,7 @@ def is_table(head: str) -> bool:
 def is_marked(text: str) -> bool:
     """Return whether a fourth of the first words or half of the lines have marks, all have columns, or all a number.
 
-    Lines of a mark alone are several.
+    Lines of a mark alone are several, one in twenty: code and chats have few.
     """
     head = text[:_HEAD]
     words = head.split()
@@ -101,7 +101,7 @@ def is_marked(text: str) -> bool:
     if not numbers(head) and (numbered or any(has_columns(lines, mark) for mark in "\t,;|")):
         return True
     marked = sum(1 for word in words if not word.isalnum() and _MARK.match(word))
-    return 4 * marked > len(words) or 2 * marks > len(lines) or alone > 1
+    return 4 * marked > len(words) or 2 * marks > len(lines) or alone > max(1, len(lines) / 20)
 
 
 def has_columns(lines: list[str], mark: str) -> bool:

@@ -521,7 +521,7 @@ MARKS += ["GEN 1:3 And the lamp shines.", "A long line.\nOf some words.\n\n@high
 
 
 UNMARKED = ["The lamp (an old one) shines and shines, *really*, and does not rest.", "वह दिल्ली में रहता है|"]
-UNMARKED += ["Long, and cold,", "2023年 月曜日、ランプ", "In all, 12 of us. x = 2"]
+UNMARKED += ["Long, and cold,", "2023年 月曜日、ランプ", "In all, 12. x = 2", "In 1806, it is", "@a\n" + "Yes.\n" * 29]
 
 
 @pytest.mark.parametrize("text", [*MARKS, *UNMARKED])
