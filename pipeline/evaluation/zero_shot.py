@@ -74,7 +74,7 @@ def read_pairs(data: str, task: TaskConfig, rows: int | None = None) -> Pairs:
     """
     files = pair_files(data, task)
     pairs = Pairs()
-    wanted = [*task.columns, *task.contexts]
+    wanted = [name for each in (*task.columns, *task.contexts) for name in table_files.FIELD.findall(each) or [each]]
     seen: dict[str, str] = {}
     for place, content in files:
         table = table_files.parse(place, content, task.header, task.key, wanted)
@@ -102,8 +102,8 @@ def _add(pairs: Pairs, table: Table, task: TaskConfig, most: int | None) -> None
 
     stem = PurePosixPath(table.place.rpartition(":")[2]).stem
     good, bad = (column(name) for name in task.columns)
-    names = [*task.contexts, *task.contexts][:2] or ["", ""]
-    contexts = zip(*(optional(name) for name in names), strict=True)
+    before = [column(name) for name in [*task.contexts, *task.contexts][:2]]
+    contexts = zip(*before, strict=True) if before else [("", "")] * len(table.rows)
     paradigms = [name or stem for name in optional(task.paradigm)]
     groups = zip(optional(task.phenomenon), optional(task.category), strict=True)
     pairs.malformed.extend(table.malformed)

@@ -330,7 +330,7 @@ def test_mistakes_name_the_key(tmp_path, model_folder):
     bad = TaskConfig(**{**vars(task), "columns": ["good", "bad"]})
     with refused(InputError, key="data"):
         zero_shot.read_pairs(str(tmp_path / "data"), bad)
-    half = TaskConfig(**{**vars(task), "columns": ["sentence_good", "bad"]})
+    half = TaskConfig(**{**vars(task), "columns": ["sentence_good", "Not {sentence_bad}"], "contexts": ["bad"]})
     with pytest.raises(InputError, match="'bad'"):
         zero_shot.read_pairs(str(tmp_path / "data"), half)
     nowhere = config_of(tmp_path, tmp_path / "no-model")
