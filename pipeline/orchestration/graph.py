@@ -164,8 +164,9 @@ def check_places(config: RunConfig, nodes: StageRecords) -> None:
     for node in (one for one in nodes if one.reason):
         kind_of(node.name).check_places(node, config, makers)
         for key, path in fingerprints.inputs(node.config).items():
-            made = fingerprints.producer_of(path, makers) is not None
-            if not made and not places.is_folder(places.at(path)) and not places.matching(path):
+            # Of a task its kind has looked for those that it reads.
+            known = key.startswith("task.") or fingerprints.producer_of(path, makers) is not None
+            if not known and not places.is_folder(places.at(path)) and not places.matching(path):
                 raise InputError("does not exist; correct the path", key, path, where=f"stage {node.name}")
     if fetch_inputs.in_store(config.workdir):
         return  # its lock has been written

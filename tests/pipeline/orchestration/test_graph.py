@@ -224,22 +224,22 @@ def test_what_a_stage_would_not_find_is_told_before_work_begins(tmp_path):
     assert str(error).startswith("stage evaluate-cola: ")
 
 
-@pytest.mark.parametrize(("task", "file"), [("cola", "CoLA/train.tsv"), ("ewok", "ewok_filtered/a.jsonl")])
+@pytest.mark.parametrize(("task", "file"), [("cola", "CoLA/train.tsv"), ("ewok", "CoLA/a.jsonl")])
 def test_a_task_without_its_files_is_told_before_work_begins(tmp_path, task, file):
-    words = [f"workdir={tmp_path}/work", f"tasks=[{task}]", f"glue={tmp_path}/glue"]
+    words = [f"workdir={tmp_path}/work", f"tasks=[{task}]", f"glue={tmp_path}/glue", "evaluate.task.folder=../CoLA"]
     (tmp_path / "glue").mkdir()
     error = mistake_of(*words)
     assert error.key == "data"
     assert str(error).startswith(f"stage evaluate-{task}: data={tmp_path}/glue: ")
-    (tmp_path / "glue" / file).parent.mkdir()
-    (tmp_path / "glue" / file).write_text("gj04\t1\t\tThe sailors rode the breeze.\n")
+    (tmp_path / file).parent.mkdir()
+    (tmp_path / file).write_text("gj04\t1\t\tThe sailors rode the breeze.\n")
     if task == "cola":
         assert "dev.tsv" in str(mistake_of(*words))
-        (tmp_path / "glue" / "CoLA" / "dev.tsv").write_text("gj04\t1\tThe sailors rode.\n")
+        (tmp_path / "CoLA" / "dev.tsv").write_text("gj04\t1\tThe sailors rode.\n")
         error = mistake_of(*words)
         assert str(error).startswith("stage evaluate-cola: ")
         assert "dev.tsv" in str(error), "its rows have no text"
-        (tmp_path / "glue" / "CoLA" / "dev.tsv").write_text("gj04\t1\t\tThe sailors rode.\n")
+        (tmp_path / "CoLA" / "dev.tsv").write_text("gj04\t1\t\tThe sailors rode.\n")
     config = composed_run(*words)
     graph.check_places(config, graph.plan_graph(config))
 
