@@ -151,7 +151,7 @@ def test_a_first_line_that_names_columns_is_a_question(text, tmp_path):
 
 PLAIN = ["the cat\tsat\na dog\tran\n", "the text is long, and has commas\nb, c\n", "a\n1\n2\n", "{curly}\nb\n"]
 PLAIN += ["From 9 to 5 since 2009\nx\n", "Subject: refund\nDate: tomorrow\n"]
-PLAIN += ["Hello, world\nGood, bye\n", "text\n", "1,2\n3,4\n", 'a "quoted\nb"\n', "blood of type O\n"]
+PLAIN += ["Hello, world\nGood, bye\n", "text\n", "1,2\n3,4\n", 'a "quoted\nb"\n', "of type O\n", "an I-95\na B-1\n"]
 
 
 @pytest.mark.parametrize("text", PLAIN)
