@@ -21,8 +21,8 @@ _LOOKED_AT, _NEARLY = 20, 0.9  # lines at least, and which share of them tells
 _HEAD = 1 << 14  # characters in which marks are counted
 # Marks of a format at a word: <p>, (NP, \\v, *MOT:, word/NN. Texts in 400 languages have them at 13 % of words at most.
 _MARK = re.compile(r"(?:[<\\(\[{@%#~&$*|/]++|[^\W_]++[_/|=<>{}\\]++)(?=\w)")
-_BEGUN = re.compile(r"(?:[A-Za-z(]+\.? (?=\d+[:.]))?[!-~]*\d[!-~]*[ \t]")  # an id, a number or a verse: GEN 1:1
-_ALONE = re.compile(r"(?:[@\\<]\w+>?|=[= ]* [^=]*\w[^=]* =[= ]*)$")  # a line of its own: @highlight, = Title =
+_BEGUN = re.compile(r"(?:[A-Za-z(]++\.? (?=\d++[:.]))?[!-/:-~]*+\d[!-~]*+[ \t]")  # an id, a number or a verse: GEN 1:1
+_ALONE = re.compile(r"(?:[@\\<]\w++>?|=[= ]*+(?<= )[^=]++(?<= )=[= ]*+)$")  # a line of its own: @highlight, = Title =
 MARKED = (
     "texts in columns, or with marks of a format at many words or at lines, such as <p>, word/NN, \\v, @highlight, "
     "= Title = or utt-001; take these out first"
@@ -96,7 +96,7 @@ def is_marked(text: str) -> bool:
     if len(words) < _LOOKED_AT:
         return False
     lines = [line.strip().replace("\r", " ") for line in head.split("\n") if line.strip()]
-    begun, alone, marks = (sum(1 for line in lines if each.match(line)) for each in (_BEGUN, _ALONE, _MARK))
+    begun, alone, marks = (sum(1 for line in lines if has(line)) for has in (_BEGUN.match, _ALONE.match, _MARK.match))
     numbered = begun > _NEARLY * len(lines) and len(lines) >= _LOOKED_AT
     if not numbers(head) and (numbered or any(has_columns(lines, mark) for mark in "\t,;|")):
         return True
