@@ -189,7 +189,7 @@ def labels_of(table: Table, task: TaskConfig) -> list[Any]:
 
 def cure_of(stated: list[str], task: TaskConfig) -> str:
     """Return what to type if a label of a file is not one of the task's: those that it has and all of the file."""
-    if not task.multilabel and any(text[:1] + text[-1:] == "[]" for text in stated):
+    if not task.multilabel and any(text[:1] + text[-1:] == "[]" and not PLAIN.match(text[1:-1]) for text in stated):
         return "; for several labels a text set task.multilabel=true"
     names = {*chain(*(names_in(text, task) for text in {*stated}))}
     known = task.labels if names & {*task.labels} else []

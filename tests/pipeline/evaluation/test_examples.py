@@ -186,7 +186,7 @@ def test_an_unknown_column_within_a_sentence_is_named(tmp_path):
     [
         (["1.0", "0.0"], "set task.labels=[0.0,1.0]"),
         (["x_ô"], "set task.labels"),
-        (["gut", "null", "schön"], """set 'task.labels=["gut", "null", "schön"]'"""),  # as Hydra's grammar reads them
+        (["[a]", "null", "schön"], """set 'task.labels=["[a]", "null", "schön"]'"""),  # as Hydra's grammar reads them
         (["yes", "maybe"], "set task.labels=[no,yes,maybe]"),  # of a dev set without `no`
         (["-", "yes", "no"], "leave out rows labelled -"),  # as of SNLI
         ([["yes"]], "for several labels a text set task.multilabel=true"),
