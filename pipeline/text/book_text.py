@@ -75,7 +75,7 @@ _OF_MARKDOWN = {
     "blocks of code": re.compile(r"^[ \t]*(```+|~~~+).*\n(?:(?![ \t]*\1).*\n)*+[ \t]*\1.*$", re.MULTILINE),
     "lines of tables": re.compile(r"^[ \t]*\|.*\|[ \t]*$", re.MULTILINE),
     "notes": re.compile(r"^\[\^[^\]\n]+\]:.*(?:\n[ \t]+\S.*)*+", re.MULTILINE),
-    "addresses of links": re.compile(r"^ {0,3}\[[^\]^\n]+\]: +\S+(?: +[\"'(].*)?$", re.MULTILINE),
+    "addresses of links": re.compile(r"^ {0,3}\[[^\]^\n]+\]: +(?=\S*(?:[/#]|\.\w))\S+(?: +[\"'(].*)?$", re.MULTILINE),
     "tags of HTML": re.compile(
         r"(?<!`)</?(?:a|b|i|p|u|br|em|hr|div|img|span|small|strong|center|details|summary)(?=[\s/>])[^<>]*+>"
     ),

@@ -216,4 +216,4 @@ def test_of_markdown_the_prose_is_read():
     book = parse("".join(parts.values()) + text.replace("/", "\n"), markdown=True)
     assert book.text.split("\n") == ["Quoted & so.", "Title", "Text with bold, a, in 1688. _e_", "one", "two lines"]
     assert book.passed == {**dict.fromkeys(parts, 1), "numbers of notes": 1}
-    assert parse("+++\na = 1\n+++\n---\n\n<u, v> `<p>` &reg=1", markdown=True).text == "<u, v> `<p>` &reg=1"
+    assert parse("+++\na\n+++\n---\n\n[A]: No.\n<u,v> `<p>` &reg", markdown=True).text == "[A]: No. <u,v> `<p>` &reg"
