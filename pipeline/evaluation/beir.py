@@ -75,7 +75,7 @@ def texts(path: Path) -> dict[str, str]:
     found: dict[str, str] = {}
     for number, line in lines_of(path):
         try:
-            row: Any = strict_json.parse(line)
+            row: Any = strict_json.parse_line(line)
             if (name := str(row["_id"])) in found:
                 raise ValueError(f"a second {name!r}")
             found[name] = "".join((row.get("title") or "", " ", row["text"])).strip()  # others are a TypeError

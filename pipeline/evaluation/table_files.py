@@ -216,7 +216,7 @@ def json_objects(place: str, text: str, key: str | None, by_line: bool, hook: An
             objects = []
             for number, line in enumerate(text.split("\n"), 1):
                 if line.strip():
-                    objects.append(strict_json.parse(line.lstrip("\x1e"), hook))  # as RFC 7464 begins them
+                    objects.append(strict_json.parse_line(line, hook))
                     lines.append(number)
         else:
             content = strict_json.parse(text, hook, budget.FIELDS)

@@ -229,7 +229,7 @@ def evaluation_texts(path: Path, language: str = "en") -> Iterator[str]:
         pieces = tables.lines_of(text) if kind == ".jsonl" or is_json_lines(text) else [text]
         for number, piece in enumerate(pieces, 1):
             try:
-                yield from strings(strict_json.parse(piece, most=budget.FIELDS)) if piece.strip() else ()
+                yield from strings(strict_json.parse_line(piece, most=budget.FIELDS)) if piece.strip() else ()
             except ValueError as error:
                 why = f"{error}; fix the file, or remove it from filters.decontaminate"
                 raise InputError(why, "filters.decontaminate", path=path, line=number) from error
@@ -249,7 +249,7 @@ def is_json_lines(text: str) -> bool:
     if not others:  # one value, which need not be parsed twice
         return False
     try:
-        strict_json.parse(first)
+        strict_json.parse_line(first)
     except ValueError:
         return False
     return True

@@ -59,7 +59,7 @@ def other_form(first: str) -> str | None:
 def parse(line: str) -> dict[str, Any]:
     """Parse a line that must hold one JSON object; raise ValueError otherwise."""
     try:
-        row = strict_json.parse(line.lstrip("\x1e"), strict_json.by_name)  # RFC 7464 puts it before each
+        row = strict_json.parse_line(line, strict_json.by_name)
     except ValueError as error:
         raise ValueError(f"{error}; every line must be an object") from error
     if not isinstance(row, dict):

@@ -41,6 +41,11 @@ def parse(text: str, hook: Callable[[list[tuple[str, Any]]], Any] | None = None,
     raise ValueError(f"nested more than {DEEPEST} levels deep")
 
 
+def parse_line(line: str, hook: Callable[[list[tuple[str, Any]]], Any] | None = None, most: int | None = None) -> Any:
+    """Return the value in a line of its own, which RFC 7464 begins with a record separator; as `parse`."""
+    return parse(line.lstrip("\x1e"), hook, most)
+
+
 def by_name(pairs: list[tuple[str, Any]]) -> Json:
     """Return the object of its pairs, with names in NFC, for `parse`.
 

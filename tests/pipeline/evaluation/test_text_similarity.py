@@ -170,7 +170,7 @@ def test_a_broken_set_is_refused(data, name, text, line):
 
 @pytest.mark.parametrize("head", ["", "qid\tdocid\trelevance\n"])
 def test_judgements_lose_no_line_whatever_is_above_them(data, head):
-    (data / "corpus.jsonl.gz").write_bytes(gzip.compress((data / "corpus.jsonl").read_bytes()))
+    (data / "corpus.jsonl.gz").write_bytes(gzip.compress(b"\x1e" + (data / "corpus.jsonl").read_bytes()))  # RFC 7464
     (data / "corpus.jsonl").unlink()
     (data / "qrels" / "test.tsv").write_text(f"{head}q0\td0\t1\nq1\td1\t0\n")
     assert beir.read(data, examples.task_of("retrieval")).judged == {"q0": {"d0": 1}, "q1": {"d1": 0}}

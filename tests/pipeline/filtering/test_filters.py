@@ -136,7 +136,7 @@ def test_ngrams_are_equal_where_their_words_are(words, n):
 
 EVALUATION = {
     "QNLI/dev.tsv": 'index\tquestion\tlabel\n0\tWho "said that the river was old?\tno\n',
-    "a/dev.jsonl": json.dumps({"x": ["y", {"z": "她说那条河很老了"}]}) + "\n",
+    "a/dev.jsonl": "\x1e" + json.dumps({"x": ["y", {"z": "她说那条河很老了"}]}) + "\n",  # RFC 7464
     "b/dev.tsv": 'question\tlabel\n"Is it ""near\na quiet\tgreen"" valley?"\tno\n',
     "a/train.tsv": "to learn from this is fair play\n",
 }
