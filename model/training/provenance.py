@@ -13,7 +13,7 @@ from model.huggingface import sentence_model
 from model.tracking.metrics_file import read_metrics
 from pipeline.records import checkpoint_folder
 from pipeline.records.manifest import Manifest, manifest_of
-from pipeline.records.metrics import BITS, CorpusCounts, TrainingSummary, conversion_of
+from pipeline.records.metrics import BITS, CorpusCounts, TrainingSummary, noted_of
 
 if TYPE_CHECKING:
     from model.training.initial_weights import InitialWeights
@@ -59,7 +59,7 @@ def learnt(place: Path | str, positions: int = sys.maxsize) -> int:
     if not (folder / "config.json").is_file():
         return min(checkpoint_folder.read_field(folder, "learnt") or _of_shards(folder, positions), positions)
     found = min(sentence_model.stated_length(folder) or positions, positions)
-    made, noted = manifest_of(folder), conversion_of(folder)
+    noted = noted_of(made := manifest_of(folder), folder)
     if made is None or noted is None or noted.learnt:
         return found
     return min(found, learnt(made.config["train"], positions))

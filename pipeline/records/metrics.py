@@ -482,7 +482,11 @@ class Conversion(Record):
 
 def conversion_of(model: Path | str) -> Conversion | None:
     """Return what `convert` noted about a model's folder, its own if that made one of several."""
-    made = manifest_of(model)
+    return noted_of(manifest_of(model), model)
+
+
+def noted_of(made: Manifest | None, model: Path | str) -> Conversion | None:
+    """Return what `made`, the manifest of a model's folder, says of it; None if it is not of `convert`."""
     if made is None or made.stage != Conversion.stage:
         return None
     whole = Conversion.of(made)

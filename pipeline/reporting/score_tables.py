@@ -23,8 +23,8 @@ from pipeline.records.metrics import (
     SystemScore,
     TableScore,
     TrainingSummary,
-    conversion_of,
     mean_of,
+    noted_of,
     record_of,
 )
 from pipeline.reporting import plots
@@ -150,7 +150,7 @@ def plot_checkpoints(stages: Stages) -> list[Plot]:
         score, start = evaluation.record, evaluation.manifest.config.get("pretrained")
         if not isinstance(score, Score) or not start:
             continue
-        model, made = conversion_of(start), manifest_of(start)
+        model = noted_of(made := manifest_of(start), start)
         if model is not None and model.step is not None and made is not None:
             place = score.title, training_of(str(made.config.get("train")))
             points.setdefault(place, {})[model.step] = score
