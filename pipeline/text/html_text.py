@@ -14,7 +14,8 @@ from pipeline.storage import budget
 _EMPTY = re.compile(r"<((?!(?:area|base|br|col|embed|hr|img|input|link|meta|source|track|wbr)\b)([\w:.-]++)[^<>]*)/>")
 _BODY = re.compile(r"<body\b[^<>]*+>|</head\s*+>", re.IGNORECASE)
 _DEEPER = "<div><div><div>"  # a list counts as content from the fourth element below the body on
-EXPONENT = re.compile(r"(\d)(?=<sup>[-\u2212+]?\d)")  # 10 and a raised 6 are not 106
+EXPONENT = r"(?<=\d){}(?=[-\u2212+]?\d)"  # by what stands where the raised begins: 10 and a raised 6 are not 106
+_RAISED = re.compile(EXPONENT.format("<sup>"))
 _TIME = re.compile(r"(?<=[^\s<>] )<time\b[^<>]*+>([^<>]*+)</time>")  # within a sentence: left out otherwise
 _SKIPPED = ["img", "svg", "footer", "rt", "rp", "annotation", "[role=doc-noteref]"]
 # What MediaWiki puts around the prose, also in dumps of Wikimedia Enterprise and in ZIM; wikitext has it in templates.
@@ -22,6 +23,11 @@ _SKIPPED += ["sup.reference", ".mw-ref", ".Inline-Template", ".mw-editsection", 
 _LARGE = f"its parts are larger than {budget.DOCUMENT:,} bytes"
 DEEPEST = 1000  # elements in one another: the library takes the square of their number in time
 _TOO_DEEP = ">".join("*" * (DEEPEST + 1))  # what it finds within 0.2 us an element
+
+
+def exponents_apart(page: str) -> str:
+    """Return a page with ^ between a number and its exponent."""
+    return _RAISED.sub("^<sup>", page) if "<sup>" in page else page
 
 
 def text_of(page: str) -> str:
@@ -40,7 +46,7 @@ def text_of(page: str) -> str:
     budget.Budget(lambda: ValueError(_LARGE)).take(budget.parsed_size(page, ("<",)))
     head = max((at.end() for at in _BODY.finditer(page, 0, 1 << 20)), default=0)
     page = page[:head] + _DEEPER + page[head:]
-    page = EXPONENT.sub(r"\1^", page) if "<sup" in page else page
+    page = exponents_apart(page)
     tree = parser.HTMLTree.parse(_TIME.sub(r"\1", page) if "<time" in page else page)
     if tree.document.query_selector(_TOO_DEEP) is not None:
         raise ValueError(f"elements are nested deeper than {DEEPEST:,}")

@@ -13,6 +13,7 @@ from pipeline.readers.base import FileRange, ReadLog
 from pipeline.readers.io import archives
 from pipeline.storage import budget
 from pipeline.text import encodings
+from pipeline.text.html_text import EXPONENT
 
 # Also encodings that the parser does not know, and numbers that are none.
 MALFORMED = (ParseError, ValueError, LookupError)
@@ -27,7 +28,7 @@ _HOLE = re.compile(rf"(?<!\s)(\s*+){_LEFT}(?:[\s,–-]*+{_LEFT})*+(?=([.,;:!?)\]
 
 
 _RAISED = "\x07"
-_EXPONENT = re.compile(rf"(?<=\d){_RAISED}(?=[-\u2212+]?\d)")  # 10 and a raised 6 are not 106
+_EXPONENT = re.compile(EXPONENT.format(_RAISED))
 _MARKS = dict.fromkeys(map(ord, (_FROM, _TO)))
 
 
