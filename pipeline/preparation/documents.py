@@ -30,7 +30,7 @@ def faults(text: str) -> Iterator[str]:
     """Yield what is said of a text with marks for characters; few texts have the letter that is looked for first."""
     if ("<" in text and "<unk>" in text) or ("@" in text and " @-@ " in text):
         yield TOKENIZED
-    if "\\n" in text and text.count("\\n") >= text.count("\n") and _ENDS.search(text):
+    if "\\" in text and "\\n" in text and text.count("\\n") >= text.count("\n") and _ENDS.search(text):
         yield ENDS
     if "&" in text and any(map(text.__contains__, ("&quot;", "&apos;", "&amp;", "&lt;", "&#39;"))):
         yield ENTITIES
