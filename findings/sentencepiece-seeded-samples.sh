@@ -24,7 +24,7 @@ import sentencepiece
 WORDS = "token tokens tokenizer encoder encoders training trained trainer language languages model models".split()
 random.seed(0)
 Path("texts").write_text("".join(" ".join(random.choices(WORDS, k=10)) + "\n" for _ in range(500)))
-sentencepiece.SentencePieceTrainer.train(input="texts", model_prefix="m", vocab_size=34, minloglevel=2)
+sentencepiece.SentencePieceTrainer.train(input="texts", model_prefix="m", vocab_size=32, minloglevel=2)
 processor = sentencepiece.SentencePieceProcessor(model_file="m.model")
 TEXT = "tokenizer encoders trained models languages"
 SAMPLE = {"enable_sampling": True, "alpha": 0.1, "nbest_size": -1, "out_type": str}
