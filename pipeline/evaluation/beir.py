@@ -3,6 +3,7 @@
 import gzip
 import math
 import re
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -62,8 +63,11 @@ def read(data: Path | str, task: TaskConfig) -> RetrievalSet:
 def lines_of(path: Path) -> Iterator[tuple[int, str]]:
     """Yield the lines of a file in UTF-8 that are not empty, and their numbers."""
     opened = gzip.open if path.suffix == ".gz" else open
-    with readable(path), opened(path, "rt", encoding="utf-8-sig", newline="\n") as file:
-        yield from ((number, line.rstrip("\r\n")) for number, line in enumerate(file, 1) if line.strip())
+    try:
+        with readable(path), opened(path, "rt", encoding="utf-8-sig", newline="\n") as file:
+            yield from ((number, line.rstrip("\r\n")) for number, line in enumerate(file, 1) if line.strip())
+    except (EOFError, zlib.error) as error:
+        raise InputError(f"is not a whole file of gzip ({error}); download it again", path=path) from error
 
 
 def texts(path: Path) -> dict[str, str]:

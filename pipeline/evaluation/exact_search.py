@@ -4,6 +4,7 @@ Shapes: Q queries, D documents, W width of a vector, K best.
 """
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator
 
 import numpy as np
@@ -38,11 +39,11 @@ class ByVectors:
         unit: Vectors = found / np.maximum(np.linalg.norm(found, axis=1, keepdims=True), 1e-12)
         return unit
 
-    def scores(self, queries: list[str], documents: list[str]) -> Iterator[Block]:
+    def scores(self, queries: list[str], documents: Counter[str]) -> Iterator[Block]:
         """Yield the cosines of all queries and documents; vectors of one block of documents are in memory at a time."""
-        asked = self.vectors_of(queries, sentence_model.QUERY)
-        for start in range(0, len(documents), DOCUMENTS):
-            block = self.vectors_of(documents[start : start + DOCUMENTS], sentence_model.DOCUMENT)
+        asked, texts = self.vectors_of(queries, sentence_model.QUERY), [*documents]
+        for start in range(0, len(texts), DOCUMENTS):
+            block = self.vectors_of(texts[start : start + DOCUMENTS], sentence_model.DOCUMENT)
             for place in range(0, len(asked), QUERIES):
                 some = slice(place, place + QUERIES)
                 yield some, start, asked[some] @ block.T
@@ -62,21 +63,24 @@ class ByWords:
         self.library = library("bm25s", "task")
 
     def _index(self, documents: list[str]) -> Callable[[str], Vectors]:
-        index = self.library.BM25(method="lucene", k1=K1, b=B)
-        index.index([words(text) for text in documents], show_progress=False)
+        index, every = self.library.BM25(method="lucene", k1=K1, b=B), [words(text) for text in documents]
+        if any(every):  # else the library fails
+            index.index(every, show_progress=False)
 
         def scores(query: str) -> Vectors:
-            asked = words(query)
+            asked = words(query) if any(every) else []
             found = index.get_scores(asked) if asked else np.zeros(len(documents), np.float32)
             return np.where(found > 0, found, -np.inf).astype(np.float32)
 
         return scores
 
-    def scores(self, queries: list[str], documents: list[str]) -> Iterator[Block]:
+    def scores(self, queries: list[str], documents: Counter[str]) -> Iterator[Block]:
         """Yield the scores of all queries for all documents; -inf: no word in common."""
-        of_query, some = self._index(documents), max(1, SCORES // max(len(documents), 1))
+        every = [*documents, *(documents - Counter(documents.keys())).elements()]
+        of_query, some = self._index(every), max(1, SCORES // max(len(every), 1))
         for place in range(0, len(queries), some):
-            yield slice(place, place + some), 0, np.stack([of_query(text) for text in queries[place : place + some]])
+            found = np.stack([of_query(text) for text in queries[place : place + some]])
+            yield slice(place, place + some), 0, found[:, : len(documents)]
 
     def similarities(self, texts: list[str], first: list[int], second: list[int]) -> Vectors:
         """Return the scores of each text for the other one, added up, among all texts; 0 without a common word."""
@@ -107,9 +111,9 @@ System = ByVectors | ByWords  # ways to compare texts
 
 
 def nearest(
-    system: System, queries: list[str], documents: list[str], count: int, on_documents: Callable[[int], object]
+    system: System, queries: list[str], documents: Counter[str], count: int, on_documents: Callable[[int], object]
 ) -> tuple[Ints, Vectors]:
-    """Return the places of the best documents of each query `(Q, K)`, and their scores.
+    """Return the places of the best documents of each query `(Q, K)`, and their scores; documents are distinct texts.
 
     Of equal scores the first document comes first. Fewer are found where the score is -inf.
     """

@@ -7,6 +7,7 @@ Shapes: N queries or pairs.
 """
 
 import json
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from functools import partial
@@ -26,7 +27,7 @@ from pipeline.evaluation import beir, exact_search, examples
 from pipeline.evaluation.grid_search import FAULTS, RUNS, Evaluation
 from pipeline.evaluation.sentence_encoder import SentenceEncoder
 from pipeline.evaluation.zero_shot import percentile_interval, resamples
-from pipeline.records.metrics import SystemScore
+from pipeline.records.metrics import BY_WORDS, SystemScore
 from pipeline.stages import fingerprints
 from pipeline.storage import strict_json
 from pipeline.storage.atomic import write_text
@@ -34,7 +35,7 @@ from pipeline.tokenization.coverage import Coverage
 
 MODEL, BEFORE, RANDOM, BAG, BM25 = "model", "before", "random", "bag", "bm25"
 TITLES = {MODEL: "this model", BEFORE: "before", RANDOM: "random initialisation", BAG: "mean of its token vectors"}
-TITLES |= {BM25: "BM25"}
+TITLES |= {BM25: BY_WORDS}
 OWN = "without the document of its own id, as in BEIR"
 
 Comparison = Callable[[exact_search.System, str], "Compared"]
@@ -146,12 +147,13 @@ def retrieval(config: EvaluateConfig) -> tuple[Comparison, dict[str, int], list[
     holders: dict[str, list[str]] = {}
     for name in sorted(found.documents, reverse=True):
         holders.setdefault(found.documents[name], []).append(name)
+    counts = Counter({text: len(names) for text, names in holders.items()})
     documents, asked = list(holders), list(dict.fromkeys(found.queries.values()))
     wanted = beir.CUT + 2  # one that may be the query itself, and one below the cut
 
     def compare(system: exact_search.System, title: str) -> Compared:
         with Bar(f"{config.task.name}, {title}", len(documents), "documents") as bar:
-            places, scores = exact_search.nearest(system, asked, documents, wanted, bar.update)
+            places, scores = exact_search.nearest(system, asked, counts, wanted, bar.update)
         of_text = {text: number for number, text in enumerate(asked)}
         ties, runs, values = 0, dict[str, dict[str, float]](), []
         for query, text in found.queries.items():

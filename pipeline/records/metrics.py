@@ -17,6 +17,7 @@ from pipeline.storage.strict_json import Json
 
 Counts = dict[str, int]
 Values = dict[str, float]
+BY_WORDS = "BM25"  # title of a system that no training changes
 SCHEMA = 2  # 1 had no number, and `prepare` counted tokens of equal documents each time
 
 

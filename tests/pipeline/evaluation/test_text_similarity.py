@@ -3,6 +3,7 @@
 import gzip
 import importlib
 import json
+from collections import Counter
 from dataclasses import replace
 
 import numpy as np
@@ -75,6 +76,11 @@ def test_a_set_is_searched_by_all_systems_with_the_figures_of_trec_eval(tmp_path
             assert found.systems[title]["scores"][ours] == pytest.approx(expected), (name, ours)
         low, high = found.systems[title]["intervals"]["ndcg@10"]
         assert low <= found.systems[title]["scores"]["ndcg@10"] <= high
+    documents = beir.read(data, examples.task_of("retrieval")).documents  # ten of them twice
+    index = importlib.import_module("bm25s").BM25(method="lucene", k1=1.2, b=0.75)
+    index.index([text.split() for text in documents.values()], show_progress=False)
+    scores = dict(zip(documents, index.get_scores(documents["d0"].split()[:3]), strict=True))
+    assert run["q0"] == pytest.approx({name: scores[name] for name in run["q0"]})
     assert found.systems["this model"] == found.systems["before"]
     assert found.score == found.systems["this model"]["scores"]["ndcg@10"]
     assert found.rows == {"dev": 20, "documents": 80}
@@ -128,7 +134,7 @@ def test_blocks_do_not_change_what_is_found(monkeypatch):
     expected = np.argsort(-scores, axis=1, kind="stable")[:, :12]
     monkeypatch.setattr(exact_search, "DOCUMENTS", 7)
     monkeypatch.setattr(exact_search, "QUERIES", 3)
-    places, found = exact_search.nearest(system, queries, documents, 12, lambda _: None)
+    places, found = exact_search.nearest(system, queries, Counter(documents), 12, lambda _: None)
     np.testing.assert_allclose(found, np.take_along_axis(scores, expected, 1), atol=1e-6)
     same = np.isclose(found[:, :-1], found[:, 1:], atol=1e-6)
     assert (places[:, :-1] < places[:, 1:])[same].mean() > 0.9  # products may differ in the last bit between blocks
@@ -136,9 +142,11 @@ def test_blocks_do_not_change_what_is_found(monkeypatch):
 
 def test_bm25_finds_nothing_without_a_common_word():
     by_words = exact_search.ByWords()
-    places, scores = exact_search.nearest(by_words, ["a", "zzz", "?"], ["a b", "b c", "A"], 3, lambda _: None)
+    documents = Counter(["a b", "b c", "A"])
+    places, scores = exact_search.nearest(by_words, ["a", "zzz", "?"], documents, 3, lambda _: None)
     assert np.isfinite(scores).tolist() == [[True, True, False], [False] * 3, [False] * 3]
     assert places[0, :2].tolist() == [2, 0]  # the shorter one first
+    assert not np.isfinite(exact_search.nearest(by_words, ["a"], Counter(["?!", ""]), 2, lambda _: None)[1]).any()
 
 
 @pytest.mark.parametrize(
@@ -174,6 +182,9 @@ def test_judgements_lose_no_line_whatever_is_above_them(data, head):
     (data / "corpus.jsonl").unlink()
     (data / "qrels" / "test.tsv").write_text(f"{head}q0\td0\t1\nq1\td1\t0\n")
     assert beir.read(data, examples.task_of("retrieval")).judged == {"q0": {"d0": 1}, "q1": {"d1": 0}}
+    (data / "corpus.jsonl.gz").write_bytes((data / "corpus.jsonl.gz").read_bytes()[:-9])
+    with refused(InputError, path=str(data / "corpus.jsonl.gz")):
+        beir.read(data, examples.task_of("retrieval"))
 
 
 @pytest.mark.parametrize("settings", [{"similarity_fn_name": "dot"}, {"truncate_dim": 6}])
