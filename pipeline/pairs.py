@@ -10,6 +10,7 @@ held-out documents become a retrieval set in BEIR's layout, whose queries are th
 
 import heapq
 import json
+import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -34,7 +35,7 @@ from pipeline.records.manifest import Manifest, Result
 from pipeline.shards.holdout import how_to_set, is_held_out
 from pipeline.stages import stage
 from pipeline.tasks import derive_key, read_shuffled, shuffle, words
-from pipeline.text import sentences
+from pipeline.text import clean, sentences
 from pipeline.tokenization.wordpiece import WordPiece
 
 FOLDER = "retrieval"
@@ -113,20 +114,26 @@ def sections(text: str) -> list[tuple[str, list[str]]]:
     """Return headings with the lines below them; "" is that of the first lines.
 
     A heading is a short line without an end mark, after a line of prose and before one: a list has several in a row.
+    Prose is long, or ends with a mark, which Thai has not.
     """
     lines, found = text.split("\n"), [("", list[str]())]
     for before, line, after in zip(["", *lines], lines, [*lines[1:], ""], strict=False):
-        short = len(line) <= HEADING and line[-1:].isalnum()
-        if short and len(after) >= PROSE and not before[-1:].isalnum():
+        follows_prose = len(before) >= PROSE or not is_open(before)
+        if len(line) <= HEADING and is_open(line) and len(after) >= PROSE and follows_prose:
             found.append((line, []))
         else:
             found[-1][1].append(line)
     return found
 
 
+def is_open(line: str) -> bool:
+    """Return whether a line ends with a letter, its vowel sign or a number; an empty one does not."""
+    return unicodedata.category(line[-1:] or ".")[0] in "LMN"
+
+
 def pairs_of(document: readers.Document, text: str, language: str, passages: Passages, most: int) -> Iterator[Pair]:
     """Yield the pairs of a document: one by its title, which may be its first line too; `most` of each other kind."""
-    title, (first, _, rest) = " ".join(document.title.split()), text.partition("\n")
+    title, (first, _, rest) = " ".join(clean.clean(document.title).split()), text.partition("\n")
     text, title = rest if " ".join(first.split()) == title else text, passages.cut(title)
     by_lines = document.sentence_lines
     parts = [(heading, passages.of(lines, language, by_lines)) for heading, lines in sections(text)]
@@ -152,7 +159,7 @@ def share_held_out(model: str) -> float:
 def draw(config: PairsConfig) -> tuple[dict[str, list[Pair]], list[Pair], Counter[str]]:
     """Return the pairs to train on by kind, held-out ones of the first kind, and the counts of documents.
 
-    Reading ends when there is enough to choose from.
+    Reading ends when there is enough to choose from. No anchor is in both.
 
     Raises:
         ConfigError: the model has been trained on documents that would be queries.
@@ -185,14 +192,15 @@ def draw(config: PairsConfig) -> tuple[dict[str, list[Pair]], list[Pair], Counte
             break
     most = config.per_document
     found = {kind: [*one.without(gone, most)] for kind, one in kept.items()}
-    return found, [*asked.without(gone, most)], counts
+    learnt = {pair.anchor for pairs in found.values() for pair in pairs}
+    return found, [pair for pair in asked.without(gone, most) if pair.anchor not in learnt], counts
 
 
 def retrieval_set(asked: list[Pair], others: list[Pair]) -> dict[str, list[str]]:
     """Return the lines of a retrieval set by file: the answers to queries among passages of other documents."""
     queries = {anchor: f"q{number}" for number, anchor in enumerate(dict.fromkeys(pair.anchor for pair in asked))}
     passages: dict[str, str] = {}  # the document of each
-    for pair in [*asked, *(pair for pair in others if pair.anchor not in queries)]:
+    for pair in [*asked, *others]:
         passages.setdefault(pair.positive, pair.document)
     names = {text: f"d{number}" for number, text in enumerate([*passages][:PASSAGES])}
     judged = dict.fromkeys((queries[one.anchor], names[one.positive]) for one in asked if one.positive in names)
@@ -218,10 +226,11 @@ def make(config: PairsConfig, out: Path) -> Result:
     first = config.kinds[0]
     if not kept[first]:
         cure = "choose others: a title or a heading must be one in the corpus, neighbours need longer documents"
+        cure = cure if counts["to train on"] else "none is to be trained on: add documents"
         raise InputError(f"corpus {config.corpus.name} gives no pairs of kind {first}; {cure}", "kinds", config.kinds)
     if not asked:
-        cure = how_to_set(min(0.5, 5 * config.validation_share))
-        problem = f"none of {pluralize(counts['held out'], 'held-out document')} gives a query; {cure}"
+        cure = how_to_set(min(0.5, 5 * config.validation_share)) if config.validation_share < 0.5 else "add documents"
+        problem = f"none of {pluralize(counts['held out'], 'held-out document')} gives a query of its own; {cure}"
         raise InputError(problem, "validation_share", config.validation_share)
     every = [pair._asdict() for pairs in kept.values() for pair in pairs]
     rows = shuffle(every, counter_rng.key(config.seed, "pairs", "rows"))

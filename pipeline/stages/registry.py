@@ -45,7 +45,7 @@ STAGES = {stage.name: stage for stage in _ALL}  # of a run
 
 # With stages outside of runs, which have a folder and a manifest of the same form.
 KNOWN = STAGES | {
-    "pairs": Stage("pairs", 2, "pipeline.config:PairsConfig", "pipeline.pairs", ONE),
+    "pairs": Stage("pairs", 3, "pipeline.config:PairsConfig", "pipeline.pairs", ONE),
     "submit": Stage("submit", 1, "pipeline.config:SubmitConfig", "pipeline.submit"),
 }
 

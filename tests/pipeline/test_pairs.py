@@ -107,13 +107,18 @@ def test_both_files_have_the_same_rows_in_every_run(tmp_path, model_folder):
 
 
 def test_a_title_is_no_part_of_its_passage_and_comes_a_few_times_alone(tmp_path, model_folder):
-    rows = [{"title": "Bed", "text": f"Bed\n{letters(number)} first. {5 * SENTENCE}"} for number in range(40)]
+    rows = [
+        {"title": "Be\u0301d", "text": f"Be\u0301d\n{letters(number)} first. {5 * SENTENCE}"} for number in range(40)
+    ]
+    rows += [{"title": f"Cab {number}", "text": f"{letters(number)} cab. {5 * SENTENCE}"} for number in range(9)]
     (tmp_path / "text.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     corpus = CorpusConfig(name="w", reader="jsonl", path=str(tmp_path / "text.jsonl"))
     stage.run("pairs", config_of(tmp_path, model_folder, corpus=corpus), pairs.make)
-    found = rows_of(tmp_path)
-    assert [row["anchor"] for row in found] == ["Bed"] * 3
-    assert all("first" in row["positive"] and "Bed" not in row["positive"] for row in found)
+    found = [row for row in rows_of(tmp_path) if "Cab" not in row["anchor"]]
+    assert [row["anchor"] for row in found] == ["B\u00e9d"] * 3  # composed, as the text
+    assert all("first" in row["positive"] and "B\u00e9d" not in row["positive"] for row in found)
+    asked = beir.read(tmp_path / "pairs", examples.task_of("retrieval")).queries.values()
+    assert {*asked} <= {f"Cab {number}" for number in range(9)}  # what is learnt is no query
 
 
 def test_removed_documents_give_no_pairs(tmp_path, model_folder):
@@ -172,6 +177,7 @@ def test_a_sentence_that_is_too_long_is_cut_between_words(model_folder):
 
 TITLED = [(f"{5 * SENTENCE}\nHistory\n{5 * SENTENCE}", ["", "History"]), (f"History\n{5 * SENTENCE}", ["", "History"])]
 TITLED += [(f"{5 * SENTENCE}\n{lines}\n{5 * SENTENCE}", [""]) for lines in ("Bed\nCab", "He said:")]
+TITLED += [(f"{text}\n{line}\n{text}", ["", line]) for text, line in ((90 * "ก", "ประวัติ"), (90 * "क" + "।", "की"))]
 
 
 @pytest.mark.parametrize(("text", "expected"), TITLED)
