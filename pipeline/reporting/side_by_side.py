@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from model.tracking.metrics_file import read_metrics
-from pipeline.records.metrics import CorpusCounts, TrainingSummary
+from pipeline.records.metrics import BY_WORDS, CorpusCounts, SystemScore, TrainingSummary
 from pipeline.reporting import plots, score_tables
 from pipeline.reporting.score_tables import Figures, Plot, Stages, format_score
 
@@ -87,7 +87,8 @@ def warnings(runs: Runs) -> Iterator[str]:
     for stages in runs.values():
         mine: dict[str, set[Any]] = {}
         for part in (part for one in score_tables.scores_in(stages) for part in one.parts()):
-            mine.setdefault(f"{part.title} {part.metric_title}", set()).add((part.rows.get("dev"), part.majority))
+            same = part.systems.get(BY_WORDS, {}).get("scores") if isinstance(part, SystemScore) else part.majority
+            mine.setdefault(f"{part.title} {part.metric_title}", set()).add((part.rows.get("dev"), str(same)))
         for title, each in mine.items():
             sets.setdefault(title, set()).add(frozenset(each))
     yield from (f"{title}: the runs have different dev sets" for title in sorted(sets) if len(sets[title]) > 1)

@@ -394,7 +394,7 @@ def test_a_curve_over_seeds_is_their_mean_at_common_steps():
 
 
 @pytest.mark.parametrize(
-    ("tokenizers", "shares", "said"), [("ab", (0.1, 0.1), 1), ("aa", (0.1, 0.2), 2), ("aa", (1, 1), 0)]
+    ("tokenizers", "shares", "said"), [("ab", (0.1, 0.1), 1), ("aa", (0.1, 0.2), 3), ("aa", (1, 1), 0)]
 )
 def test_figures_of_other_tokens_or_documents_are_not_compared_in_silence(tmp_path, tokenizers, shares, said):
     runs = [str(tmp_path / name) for name in "xy"]
@@ -402,6 +402,8 @@ def test_figures_of_other_tokens_or_documents_are_not_compared_in_silence(tmp_pa
         manifest(Path(run) / "prepare", "prepare", "p", {}, tokenizer=tokenizer, lengths={"5": 1})
         change(Path(run) / "prepare", config={"validation_share": share, "corpus": {}})
         manifest(Path(run) / "evaluate-own", "evaluate", "e", {}, task="own", rows={"dev": 100 * share})
+        found = {"kind": "retrieval", "rows": {"dev": 9}, "systems": {"BM25": {"scores": {"ndcg@10": share}}}}
+        manifest(Path(run) / "evaluate-retrieval", "evaluate", "r", {}, task="retrieval", **found)
     report.run(ReportConfig(runs=runs, workdir=str(tmp_path), out=str(tmp_path / "both")))
     assert (tmp_path / "both" / "report.html").read_text().count('class="banner"') == said
 
