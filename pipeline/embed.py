@@ -40,15 +40,15 @@ def embed(config: EmbedConfig) -> None:
     """
     encoder = SentenceEncoder(config)
     rows = list(rows_of(config))
-    prompts = [config.prompt] if config.prompt else []
     known = encoder.own.prompts if encoder.own else {}
-    check(not prompts or prompts[0] in known, f"no prompt of the model; it has {', '.join(known) or 'none'}", "prompt")
+    fault = f"no prompt of the model; it has {', '.join(known) or 'none'}"
+    check(config.prompt is None or config.prompt in known, fault, "prompt", config.prompt)
 
     def blocks() -> Blocks:
         with Bar("embed", len(rows), "rows") as bar:
             for start in range(0, len(rows), BLOCK):
                 part = rows[start : start + BLOCK]
-                samples = encoder.samples([row.text for row in part], *prompts)
+                samples = encoder.samples([row.text for row in part], config.prompt or "")
                 yield part, samples, encoder.vectors(samples)
                 bar.update(len(part))
 

@@ -130,8 +130,8 @@ def pooling_of(folder: Path) -> Pooling | None:
 
 def _unsupported(folder: Path, ways: list[str]) -> ConfigError:
     return ConfigError(
-        f"makes vectors by {', '.join(ways)}, which is not supported; set pooling to one of cls, mean, max to have it "
-        "pooled otherwise",
+        f"makes vectors by {', '.join(ways)}, which is not supported; embed pools it by pooling=cls, mean or max, "
+        f"other commands take the mean of a copy without {MODULES}",
         "pretrained",
         folder,
     )
