@@ -118,8 +118,8 @@ def sections(text: str) -> list[tuple[str, list[str]]]:
     """
     lines, found = text.split("\n"), [("", list[str]())]
     for before, line, after in zip(["", *lines], lines, [*lines[1:], ""], strict=False):
-        follows_prose = len(before) >= PROSE or not is_open(before)
-        if len(line) <= HEADING and is_open(line) and len(after) >= PROSE and follows_prose:
+        short = len(line) <= HEADING and is_open(line)
+        if short and len(after) >= PROSE and (len(before) >= PROSE or not is_open(before)):
             found.append((line, []))
         else:
             found[-1][1].append(line)
@@ -159,7 +159,7 @@ def share_held_out(model: str) -> float:
 def draw(config: PairsConfig) -> tuple[dict[str, list[Pair]], list[Pair], Counter[str]]:
     """Return the pairs to train on by kind, held-out ones of the first kind, and the counts of documents.
 
-    Reading ends when there is enough to choose from. No anchor is in both.
+    Reading ends when there is enough to choose from.
 
     Raises:
         ConfigError: the model has been trained on documents that would be queries.
@@ -183,17 +183,15 @@ def draw(config: PairsConfig) -> tuple[dict[str, list[Pair]], list[Pair], Counte
         seen.add(key)
         held = is_held_out(digest, config.validation_share)
         counts["held out" if held else "to train on"] += 1
-        language = document.language or config.corpus.language
+        language, where = document.language or config.corpus.language, {config.kinds[0]: asked} if held else kept
         for number, pair in enumerate(pairs_of(document, text, language, passages, config.per_document)):
-            if pair.kind in kept and not (held and pair.kind != config.kinds[0]):
-                where = asked if held else kept[pair.kind]
-                where.add(int(derive_key(derive_key(keys[pair.kind], number), key)), key, pair)
+            if pair.kind in where:
+                where[pair.kind].add(int(derive_key(derive_key(keys[pair.kind], number), key)), key, pair)
         if all(one.seen >= PER_PAIR * one.most for one in (asked, *kept.values())):
             break
     most = config.per_document
     found = {kind: [*one.without(gone, most)] for kind, one in kept.items()}
-    learnt = {pair.anchor for pairs in found.values() for pair in pairs}
-    return found, [pair for pair in asked.without(gone, most) if pair.anchor not in learnt], counts
+    return found, [*asked.without(gone, most)], counts
 
 
 def retrieval_set(asked: list[Pair], others: list[Pair]) -> dict[str, list[str]]:
@@ -226,15 +224,20 @@ def make(config: PairsConfig, out: Path) -> Result:
     first = config.kinds[0]
     if not kept[first]:
         cure = "choose others: a title or a heading must be one in the corpus, neighbours need longer documents"
-        cure = cure if counts["to train on"] else "none is to be trained on: add documents"
+        cure = cure if counts["to train on"] else "add documents: it has none to train on"
         raise InputError(f"corpus {config.corpus.name} gives no pairs of kind {first}; {cure}", "kinds", config.kinds)
-    if not asked:
+    learnt = {pair.anchor for pairs in kept.values() for pair in pairs}
+    own = [pair for pair in asked if pair.anchor not in learnt]
+    if asked and not own:
+        problem = f"all queries of kind {first} are anchors to train on, too; choose another first kind"
+        raise InputError(problem, "kinds", config.kinds)
+    if not own:
         cure = how_to_set(min(0.5, 5 * config.validation_share)) if config.validation_share < 0.5 else "add documents"
-        problem = f"none of {pluralize(counts['held out'], 'held-out document')} gives a query of its own; {cure}"
+        problem = f"none of {pluralize(counts['held out'], 'held-out document')} gives a query; {cure}"
         raise InputError(problem, "validation_share", config.validation_share)
     every = [pair._asdict() for pairs in kept.values() for pair in pairs]
     rows = shuffle(every, counter_rng.key(config.seed, "pairs", "rows"))
-    found = retrieval_set(asked, kept[first])
+    found = retrieval_set(own, kept[first])
     for name, lines in {"pairs.jsonl": lines_of(rows), **{f"{FOLDER}/{name}": found[name] for name in found}}.items():
         (out / name).parent.mkdir(parents=True, exist_ok=True)
         (out / name).write_text("\n".join(lines) + "\n", encoding="utf-8")

@@ -154,13 +154,12 @@ def retrieval(config: EvaluateConfig) -> tuple[Comparison, dict[str, int], list[
     def compare(system: exact_search.System, title: str) -> Compared:
         with Bar(f"{config.task.name}, {title}", len(documents), "documents") as bar:
             places, scores = exact_search.nearest(system, asked, counts, wanted, bar.update)
-        of_text = {text: number for number, text in enumerate(asked)}
+        ranked = dict(zip(asked, zip(places, scores, strict=True), strict=True))
         ties, runs, values = 0, dict[str, dict[str, float]](), []
         for query, text in found.queries.items():
-            row = of_text[text]
             hits = [
                 (float(score), name)
-                for place, score in zip(places[row], scores[row], strict=True)
+                for place, score in zip(*ranked[text], strict=True)
                 if np.isfinite(score)
                 for name in holders[documents[place]]
                 if name != query or name in found.judged[query]
