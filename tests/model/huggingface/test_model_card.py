@@ -193,6 +193,8 @@ def test_weights_that_were_not_evaluated_have_no_held_out_figures():
         ({}, {"b: dumps of en.wikisource.org, 20200101": 2}, "CC BY-SA 3.0", "en.wikisource.org, dump of 2020-01-01"),
         ({"reader": "wikipedia", "files": [{"url": "https://x/dewiki-latest-p.xml"}]}, {}, "BY-SA", "de.wikipedia.org"),
         ({"reader": "cirrussearch", "path": "itwiki_content-20240101-0"}, {}, "4.0", "it.wikipedia.org, dump of 2024"),
+        ({"reader": "enterprise", "path": "enwiki-NS0-20220101-x"}, {}, "3.0", "en.wikipedia.org, dump of 2022-01-01"),
+        ({"reader": "enterprise", "path": "dewiki_namespace_0.tar.gz"}, {}, "before 20230607", "de.wikipedia.org"),
         ({"reader": "parquet", "path": "hf://datasets/uonlp/CulturaX@main/vi/*.parquet"}, {}, "OSCAR", "CulturaX"),
         ({"parts": {"a": {"reader": "stackexchange", "path": "x"}}}, {}, "CC BY-SA 4.0", "stackexchange.com"),
     ],
