@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from model.config import ModelConfig, TrainConfig
 from model.tracking.metrics_file import read_metrics
-from model.training import cost, run_length
+from model.training import cost, probe, run_length
 from model.training.schedule import retention_of, share_at
 from pipeline.common import cores
 from pipeline.errors import InputError
@@ -104,12 +104,14 @@ def estimate_training(
     sequence_lengths: Mapping[str, int] = {},
     timed: bool = True,
     gpu: float | None = None,
+    ours: int = 0,
 ) -> Estimate:
     """Return the estimate of the steps after `done`, of a model whose size is known.
 
     `speed` is the operations per second of matrix products on each of `ranks`, None: those of this
     CPU; `sequence_lengths` are those of folders whose shards are not there yet; `timed` says whether
-    the time can be known here; `gpu` is what a GPU reaches, if its hours are asked for.
+    the time can be known here; `gpu` is what a GPU reaches, if its hours are asked for; `ours` are the cores of the
+    run on this CPU, whose steps `hours=` may have measured.
     """
     length, work = sample_cost(config, model, sequence_lengths)
     steps = run_length.expected_steps(config, length)
@@ -124,7 +126,8 @@ def estimate_training(
     passes = f", {steps * config.batch_size / whole:,.1f} passes over the text" if whole else ""
     work, seconds = work * samples, None  # ranks on one machine share its cores
     if timed:
-        reached = estimate.rate_of(config.workdir, "train")
+        measured = probe.speed_of(ours, work / samples / length) if ours else None
+        reached = estimate.rate_of(config.workdir, "train") or (measured and measured / ranks)
         seconds = work / (reached or REACHED * (speed or processor() / ranks)) / ranks
         seconds += START + (0 if reached else STEP * (steps - done))  # a rate that was measured includes those
     count = cost.parameters(model)

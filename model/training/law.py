@@ -17,6 +17,7 @@ from pipeline.common.tables import read_table
 MILLION = 1e6
 USUAL = 4096  # entries of the vocabulary of most records
 SAMPLE, PIECE = 200_000, 6_000  # bytes of a text whose density is measured, and of a piece of it
+SHORTER = 0.1  # power of the bytes by which less of English is compressed worse, from 3,000 of them on
 
 
 @dataclass(frozen=True)
@@ -65,10 +66,12 @@ class Sample:
     def density(self) -> float:
         """Return the bits that a general compressor leaves of a byte of text without white space.
 
-        A letter of two bytes says no more than one of one: so scripts, and in part languages, compare.
+        A letter of two bytes says no more than one of one: so scripts, and in part languages, compare. A text shorter
+        than `SAMPLE` is as dense as that of which it may be a part.
         """
         text = b"\n".join(piece for _, piece in sorted(self._pieces, reverse=True))
-        return 8 * len(lzma.compress(text)) / len(b"".join(text.split()))
+        of_part = min(1.0, self._size / SAMPLE) ** SHORTER
+        return float(of_part * 8 * len(lzma.compress(text)) / len(b"".join(text.split())))
 
 
 def bits_per_byte(
@@ -93,10 +96,12 @@ def expect(parameters: float, once: float, readings: float, entries: int, dense:
     """Return what the law expects; its interval is wider the further it is from the records."""
     known = table()
     bits = known["level"] * bits_per_byte(known["law"], parameters, once, readings, entries, dense)
+    guess = dense * math.log2(entries) / near("bytes_a_token", entries)  # of who knows nothing
+    bits = min(bits, guess)
     low, high = known["range"]["bytes_read"]
     beyond = max(1.0, once * dense * readings / high, low / max(once * dense * readings, 1.0))
     spread = math.exp(2 * math.hypot(known["residual"] * (1 + math.log(beyond)), known["levels"]))
-    return Expected(bits, bits / spread, bits * spread, beyond)
+    return Expected(bits, bits / spread, min(bits * spread, guess), beyond)
 
 
 def near(name: str, value: float) -> float:

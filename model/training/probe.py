@@ -33,6 +33,7 @@ SHAPES = {(1, 64): 60, (2, 128): 40, (4, 256): 10}  # layers and hidden size, an
 SETTINGS = [f"model={MODEL}", "objective=mlm", "optimizer=muon", "clip=null", "deepspeed=zero0", "log_every=2"]
 SETTINGS += [f"batch_size={BATCH}", f"micro_batch={BATCH}"]
 QUIET = ["tracking=none", "evaluate_every=1000000", "save_every=1000000", "evaluate_samples=16"]
+LARGER = 2  # times the operations of the largest shape up to which a rate says something
 QUIET_LOAD = 0.5  # of what has begun; and half of the cores
 Rates = list[tuple[float, float]]  # operations of a token, and tokens per second, by operations
 
@@ -73,12 +74,21 @@ def measured_rates(ours: int, shapes: dict[tuple[int, int], int] = SHAPES) -> Ra
         return [(work, rate) for work, rate in found]
     load = os.getloadavg()[0]
     rates = measure(ours, shapes)
-    if load > QUIET_LOAD + ours / 2:
+    if busy := load > QUIET_LOAD + ours / 2:
         terminal.say(f"warning: measured next to other programs (load {load:.1f}); alone, the machine does more")
-        return rates
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_text(path, json.dumps({"rates": rates}) + "\n")
+    write_text(path, json.dumps({"busy" if busy else "rates": rates}) + "\n")
     return rates
+
+
+def speed_of(ours: int, work: float) -> float | None:
+    """Return the operations per second of training a model whose tokens take `work`, with a number of cores.
+
+    None where the machine was not measured, or with far smaller models alone.
+    """
+    kept = strict_json.own(cache_file(ours))
+    rates = kept.get("rates") or kept.get("busy")
+    return work * rate_at(rates, work) if rates and work < LARGER * rates[-1][0] else None
 
 
 def measure(ours: int, shapes: dict[tuple[int, int], int]) -> Rates:

@@ -198,7 +198,7 @@ def parse_run_argv(name: str, schema: type, argv: Words, asked: bool) -> Any:
     Raises:
         ConfigError: a mistake on the command line or in a YAML file.
     """
-    words = expand(argv)
+    words = given = expand(argv)
     own = overrides.search_path(words)
     if not asked:
         words = planner.add_plan(words, lambda others: parse_run_argv(name, schema, others, asked))
@@ -218,7 +218,7 @@ def parse_run_argv(name: str, schema: type, argv: Words, asked: bool) -> Any:
     config.cores = made.cores = made.cores or cores.available()
     typed = expand_evaluations(config, made, own)
     made.stages = {
-        stage: validate_stage(config, stage, of, composing.typed_keys(words, of)) for stage, of in typed.items()
+        stage: validate_stage(config, stage, of, composing.typed_keys(given, of)) for stage, of in typed.items()
     }
     composing.warn((*composing.find_repeated(argv), *without_effect(made)))
     lines: dict[str, list[str]] = {}  # of each key that evaluations share
@@ -227,7 +227,7 @@ def parse_run_argv(name: str, schema: type, argv: Words, asked: bool) -> Any:
             lines.setdefault(line.partition("=")[0], []).append(line)
     sharing = Counter(typed.values())
     lines = {key: said for key, said in lines.items() if len(said) == sharing[key.partition(".")[0]]}
-    keys = composing.typed_keys(words)  # not what a recipe says
+    keys = composing.typed_keys(given)  # not what a recipe or a plan says
     composing.warn(line for key, said in lines.items() for line in said if keys & {key, key.partition(".")[2]})
     return made
 

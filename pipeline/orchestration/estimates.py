@@ -11,14 +11,13 @@ from model.training import estimate as training
 from model.training.schedule import retention_of
 from pipeline.config import ConvertConfig, PrepareConfig, RunConfig, VocabConfig
 from pipeline.console.formatting import WARNING
-from pipeline.errors import ConfigError, InputError, Restart, StoreError, UserError
+from pipeline.errors import ConfigError, InputError, Restart, StoreError
 from pipeline.orchestration import graph, stage_commands
 from pipeline.orchestration.run_plan import StageRecords
 from pipeline.preparation import estimate as preparation
 from pipeline.records.estimate import Estimate, hours, size
 from pipeline.storage.places import is_address
 from pipeline.tokenization import existing_vocabulary
-from pipeline.tokenization.wordpiece import WordPiece
 
 
 def estimate_stages(config: RunConfig, nodes: StageRecords) -> dict[str, Estimate]:
@@ -34,7 +33,7 @@ def estimate_stages(config: RunConfig, nodes: StageRecords) -> dict[str, Estimat
     found: dict[str, Estimate] = {}
     gpu = _gpu_speed(config)
     lengths = {str(node.out): node.config.sequence_length for node in nodes if isinstance(node.config, PrepareConfig)}
-    sizes = (_entries(node.config) for node in nodes if isinstance(node.config, VocabConfig))
+    sizes = (existing_vocabulary.count_entries(node.config) for node in nodes if isinstance(node.config, VocabConfig))
     entries = next(sizes, training.VOCABULARY)
     local, weights, marked = config.executor.here, 0.0, 0
     for node in nodes:
@@ -49,23 +48,21 @@ def estimate_stages(config: RunConfig, nodes: StageRecords) -> dict[str, Estimat
             if settings.model.layers:
                 model = replace(settings.model, vocab_size=settings.model.vocab_size or entries)
                 found[node.name] = training.estimate_training(
-                    settings, model, None, ranks or 1, node.done, lengths, timed=bool(ranks) and local, gpu=gpu
+                    settings,
+                    model,
+                    None,
+                    ranks or 1,
+                    node.done,
+                    lengths,
+                    timed=bool(ranks) and local,
+                    gpu=gpu,
+                    ours=config.cores or 0,
                 )
                 weights = training.WEIGHTS * cost.parameters(model)
                 marked = retention_of(settings, 1).count_marked()
         elif isinstance(settings, ConvertConfig) and gpu is not None and weights:
             found[node.name] = Estimate(None, disk=weights * (marked if settings.checkpoints else 1))
     return found
-
-
-def _entries(config: VocabConfig) -> int:
-    """Return the number of entries of a vocabulary, those of `additions` apart."""
-    if config.existing is None:
-        return config.size
-    try:
-        return WordPiece(existing_vocabulary.load(config)).size + config.learn
-    except UserError:  # the stage itself will say it
-        return config.size
 
 
 def _gpu_speed(config: RunConfig) -> float | None:

@@ -4,35 +4,48 @@ They are settings like those that a user types, of the recipe `planned`, and wha
 folder of the run keeps them: the same command line has the same plan, also in a later release.
 """
 
+import contextlib
+import io
 import json
+import math
+import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from model.training import cost, law, probe
 from pipeline.cli.hydra_patches import NUMBER
-from pipeline.cli.overrides import Words
+from pipeline.cli.overrides import Words, separate_options
 from pipeline.common import cores
+from pipeline.common.schema import walk_fields
 from pipeline.config import PrepareConfig, RunConfig
 from pipeline.console import terminal
 from pipeline.console.formatting import WARNING
 from pipeline.errors import ConfigError
+from pipeline.preparation import estimate
 from pipeline.preparation.documents import DocumentCounts, DocumentReader
 from pipeline.records.estimate import HOUR, rounded
+from pipeline.stages import fingerprints
 from pipeline.storage import strict_json
 from pipeline.storage.atomic import write_text
+from pipeline.tokenization import existing_vocabulary
 
 TITLES = "  size  parameters  entries      steps    tokens  readings  bits per byte (interval)"
 FILE = "hours.json"  # in the folder of a run: what was chosen
-RECIPE, STEP = "planned", probe.LENGTH * probe.BATCH  # tokens of a step: as in the records
+RECIPE = "planned"
+# How typed keys begin that a plan takes account of, or that change nothing; and others that change what a step takes.
+PLANNED = ("train.steps", "train.batch_size", "train.micro_batch", "train.seed", "train.model.")
+SLOWER = {"processes", "train.processes", "prepare.pairs"}
 EVALUATIONS, EVALUATED = 5, 1000  # and the samples of each
 REST = 35.0  # seconds of starting the run and its training, of conversion and report
 PREPARED = 3.0  # time of the stages before training, in that of counting the words
 READ_UP = 0.99  # of the most readings of the records: as often as they
-LEAST = 0.3  # of the hours: what training has at least
+LEAST, LEAST_STEPS = 0.3, 20  # of the hours: what training has at least
+LATE = 1.1  # times the hours after which a run ends late
 PART = 2**26  # bytes of a file range
+LONGEST = 16  # bytes of a token, at most
 REPEATED = 0.3  # least density, as of text that repeats itself
 SHOWN = (0.5, 1.0, 2.0, 4.0, 8.0)  # hours of the table
 
@@ -44,7 +57,33 @@ class Text(NamedTuple):
     bytes: int  # of UTF-8, without white space
     dense: float  # how much a byte says, next to one of the law's usual text
     whole: bool  # False: the hours do not suffice to read more
-    seconds: float  # of counting
+    seconds: float  # of counting all of it
+
+
+@dataclass(frozen=True)
+class Typed:
+    """What a user has typed of what is chosen, and of what a step takes."""
+
+    sizes: dict[str, Any] = field(default_factory=dict)  # of the model, by key
+    entries: int | None = None
+    steps: int | None = None
+    length: int = probe.LENGTH
+    batch: int = probe.BATCH
+    trainings: int = 1
+
+    @classmethod
+    def of(cls, config: RunConfig, keys: set[str]) -> "Typed":
+        """Return what the `keys` of a command line have set in a run."""
+        train, prepare, vocab = (config.stages[name] for name in ("train", "prepare", "vocab"))
+        shape = (key for key in probe.shape(1, 1) if keys & {f"model.{key}", f"train.model.{key}"})
+        return cls(
+            sizes={key: getattr(train.model, key) for key in shape},
+            entries=existing_vocabulary.count_entries(vocab) if keys & {"vocab.size", "vocab.existing"} else None,
+            steps=train.steps if keys & {"steps", "train.steps"} else None,
+            length=prepare.sequence_length,
+            batch=train.batch_size,
+            trainings=max(1, len(config.seeds)),
+        )
 
 
 @dataclass(frozen=True)
@@ -58,6 +97,7 @@ class Choice:
     tokens: float
     readings: float
     expected: law.Expected
+    over: float = 1.0  # how many times the time that training has it takes
 
     def __str__(self) -> str:
         """Return it as a row of `TITLES`."""
@@ -76,28 +116,47 @@ def add_plan(words: Words, compose: Callable[[Words], RunConfig]) -> Words:
     typed = {word.partition("=")[0].lstrip("+"): word.partition("=")[2] for word in words}
     if typed.get("hours", "null") == "null":
         return words
-    chosen = next((key for key in ("recipe", "model") if key in typed), None)
+    chosen = next((key for key in ("recipe", "model", "train.model") if key in typed), None)
     if chosen is not None:
         raise ConfigError("is chosen by hours; leave one of both out", chosen, typed[chosen])
-    usual = [word for word in words if word.partition("=")[0] != "hours"]
-    config = compose([f"recipe={RECIPE}", *usual])
+    usual = [word for word in separate_options(words)[1] if word.partition("=")[0].lstrip("+") != "hours"]
+    with contextlib.redirect_stderr(io.StringIO()):  # the run itself will say it
+        config = compose([f"recipe={RECIPE}", f"model={probe.MODEL}", *usual])
     hours = float_of(typed["hours"])
     if not config.executor.here or "://" in config.workdir or cores.gpus_present():
         raise ConfigError(
             "plans for the processors of this machine alone, whose steps it measures; choose a recipe", "hours", hours
         )
     kept = Path(config.workdir, FILE)
-    asked = {"hours": hours, "corpus": json.loads(json.dumps(asdict(config.corpus)))}
-    found = strict_json.own(kept)
-    if found.get("asked") != asked:
-        made, text = plan(hours, config)
+    limits, found = Typed.of(config, {*typed}), strict_json.own(kept)
+    asked = {"hours": hours, "corpus": asdict(config.corpus), "typed": asdict(limits), "text": text_of(config)}
+    asked = json.loads(json.dumps(asked))
+    before = {key: asked[key] for key in ("typed", "text")} | found.get("asked", {})  # earlier releases have neither
+    if before != asked:
+        made, text = plan(hours, config, limits)
         found = {"asked": asked, "words": made, "said": text, "law": law.table()}
         if not config.dry_run:
             kept.parent.mkdir(parents=True, exist_ok=True)
             write_text(kept, json.dumps(found, indent=1) + "\n")
     terminal.say(found["said"])
-    typed |= {"steps": ""} if {"train.epochs", "train.words"} & typed.keys() else {}  # they say how many
+    if unknown := list_unplanned(config, {*typed}):
+        rate = "train.optimizer" in unknown and "train.optimizer.learning_rate" not in typed
+        own = "; its learning rate is Muon's, set train.optimizer.learning_rate" if rate else ""
+        terminal.say(f"warning: bits and hours of a plan are those without {', '.join(unknown)}{own}", sys.stderr)
     return [*(word for word in found["words"] if word.partition("=")[0] not in typed), *words]
+
+
+def text_of(config: RunConfig) -> dict[str, str]:
+    """Return the fingerprints of a run's corpus, by key."""
+    _, sources = fingerprints.fingerprint("prepare", config.stages["prepare"])
+    return {key: mark for key, mark in sources.items() if key == "source" or key.startswith("corpus.")}
+
+
+def list_unplanned(config: RunConfig, keys: set[str]) -> list[str]:
+    """Return those of the `keys` of a command line that change the training in a way that no record has."""
+    every = [f"train.{key}." for key, role, _ in walk_fields(config.stages["train"]) if role == "setting"]
+    own = {one for one in keys if any(key.startswith(f"{one}.") for key in every) and not one.startswith(PLANNED)}
+    return sorted(own | keys & SLOWER)
 
 
 def float_of(value: str) -> float:
@@ -108,28 +167,29 @@ def float_of(value: str) -> float:
     return hours
 
 
-def plan(hours: float, config: RunConfig) -> tuple[Words, str]:
+def plan(hours: float, config: RunConfig, typed: Typed) -> tuple[Words, str]:
     """Return what is chosen as words, and as text with its reasons."""
-    DocumentReader(config.stages["prepare"]).reader.splits(PART)  # fails at once where there is nothing to read
+    prepare = config.stages["prepare"]
+    DocumentReader(prepare).reader.splits(PART)  # fails at once where there is nothing to read
     rates = probe.measured_rates(config.cores or cores.available())
-    fastest = max(rate for _, rate in rates)
-    most = max(hours, *SHOWN) * HOUR * fastest  # words are no shorter than tokens
-    text = count(config.stages["prepare"], most)
-    share = 1 - config.stages["prepare"].validation_share
-    choices = sorted(candidates(hours, text, rates, share), key=lambda each: each.expected.bits)
-    best = choices[0]
-    sizes = {one.size: one for one in reversed(choices)}  # the best of each
+    shown = SHOWN if config.dry_run else ()
+    most = max(hours, *shown, 0) * HOUR * max(rate for _, rate in rates)  # words are no shorter than tokens
+    text = count(prepare, most)
+    best, *others = best_of_sizes(hours, text, rates, 1 - prepare.validation_share, typed)
+    seconds = training_seconds(hours, text)
     lines = [
         f"hours={hours:g}: {probe.ARCHITECTURE} {best.size}; {text.words:,} words{'' if text.whole else ' and more'}, "
-        f"counted; {rounded(training_seconds(hours, text))} of training at this machine's measured rate",
+        f"counted; {rounded(seconds)} of training at this machine's measured rate",
         f"{'':9}{TITLES}",
         f"{'chosen':9}{best}",
-        *(f"{'instead':9}{other}" for size, other in sizes.items() if size != best.size),
+        *(f"{'instead':9}{other}" for other in others),
     ]
-    for each in SHOWN if config.dry_run else ():
-        then = min(candidates(each, text, rates, share), key=lambda one: one.expected.bits)
+    for each in shown:
+        then, *_ = best_of_sizes(each, text, rates, 1 - prepare.validation_share, typed)
         lines.append(f"{f'{each:g} h':9}{then}")
-    warnings = "".join(f"{WARNING}{one}" for one in doubts(best, text))
+    whole = REST + PREPARED * text.seconds + seconds * best.over
+    late = [f"the run takes about {rounded(whole)}"] if whole > LATE * hours * HOUR else []
+    warnings = "".join(f"{WARNING}{one}" for one in (*doubts(best, text), *late))
     layers, hidden = map(int, best.size.split("x"))
     settings: dict[str, Any] = {
         "recipe": RECIPE,
@@ -155,7 +215,9 @@ def doubts(best: Choice, text: Text) -> Iterator[str]:
         )
     if best.expected.beyond > 2:
         yield f"it reads {best.expected.beyond:.0f} times as much text as any record of the law, or as little"
-    if best.size == known["sizes"][-1]:
+    if best.size not in known["sizes"]:
+        yield f"{best.size} has no record"
+    elif best.size == known["sizes"][-1]:
         yield f"{best.size} is the largest size of the records; a larger one may be better"
     if best.readings > READ_UP * known["range"]["readings"]:
         yield "the text is read as often as in any record of the law, and the hours are not used up; more text helps"
@@ -166,26 +228,40 @@ def training_seconds(hours: float, text: Text) -> float:
     return max(LEAST * hours * HOUR, hours * HOUR - REST - PREPARED * text.seconds)
 
 
-def candidates(hours: float, text: Text, rates: probe.Rates, share: float) -> Iterator[Choice]:
+def best_of_sizes(hours: float, text: Text, rates: probe.Rates, share: float, typed: Typed) -> list[Choice]:
+    """Return the best vocabulary of each size, the best size first."""
+
+    def order(one: Choice) -> tuple[float, float]:
+        return one.over, one.expected.bits
+
+    found = sorted(candidates(hours, text, rates, share, typed), key=order, reverse=True)
+    return sorted({one.size: one for one in found}.values(), key=order)
+
+
+def candidates(hours: float, text: Text, rates: probe.Rates, share: float, typed: Typed = Typed()) -> Iterator[Choice]:
     """Yield what each size reaches of a text, of which `share` is trained on, with vocabularies tried on as little."""
     known = law.table()
     least = known["text_of_entries"]
     tried = [entries for entries in least if entries == min(least) or least[entries] <= text.bytes]
-    for size in known["sizes"]:
-        for entries in tried:
-            bytes_a_token = known["bytes_a_token"][entries] / text.dense
-            layers, hidden = map(int, size.split("x"))
-            model = probe.model_of(layers, hidden, entries)
-            rate = probe.rate_at(rates, probe.operations(model, probe.LENGTH))
-            spent = EVALUATIONS * EVALUATED * probe.LENGTH * known["fill"] / 3  # forward passes alone
+    shapes = (map(int, size.split("x")) for size in known["sizes"])
+    wanted = [(typed.sizes.get("layers", layers), typed.sizes.get("hidden", hidden)) for layers, hidden in shapes]
+    step, passes = typed.length * typed.batch, EVALUATIONS * EVALUATED * typed.length / 3  # forward passes alone
+    for layers, hidden in dict.fromkeys(wanted):
+        for entries in tried if typed.entries is None else [typed.entries]:
+            bytes_a_token = law.near("bytes_a_token", entries) / text.dense
+            model = replace(probe.model_of(layers, hidden, entries), **typed.sizes)
+            rate = probe.rate_at(rates, probe.operations(model, typed.length))
             once = text.bytes * share
             most = known["range"]["readings"] * once / bytes_a_token  # more were not measured
-            tokens = min(most, max(rate * training_seconds(hours, text) - spent, STEP * 20))
+            room = max(rate * training_seconds(hours, text) / typed.trainings - passes * known["fill"], 1.0)
+            tokens = min(most, max(room, step * LEAST_STEPS))
+            steps = typed.steps or max(1, round(tokens / step / known["fill"]))
+            tokens = steps * step * known["fill"] if typed.steps else tokens
             readings, parameters = tokens * bytes_a_token / once, cost.parameters(model)
-            steps = max(1, round(tokens / STEP / known["fill"]))
             inner = law.outside_embeddings(parameters, entries, hidden)
             expected = law.expect(inner, once, readings, entries, text.dense)
-            yield Choice(size, entries, parameters, steps, tokens, readings, expected)
+            over = max(1.0, tokens / room)
+            yield Choice(f"{layers}x{hidden}", entries, parameters, steps, tokens, readings, expected, over)
 
 
 def count(config: PrepareConfig, most: float) -> Text:
@@ -195,15 +271,19 @@ def count(config: PrepareConfig, most: float) -> Text:
         InputError: it cannot be read, or has none.
     """
     began = time.perf_counter()
-    words, size, sample = 0, 0, law.Sample()
+    words, size, sample, whole = 0, 0, law.Sample(), True
     for document in DocumentReader(config).distinct(PART, DocumentCounts()):
         parts = document.text.split()
         words += len(parts)
         size += sum(len(part.encode(errors="replace")) for part in parts)
         sample.add(document.text)
-        if words > most:
+        if not (whole := max(words, size / LONGEST) <= most):
             break
     if not words:
         raise ConfigError("has no words to plan for", "corpus.path", config.corpus.path)
     dense = min(max(sample.density() / law.table()["density"], REPEATED), 1 / REPEATED)
-    return Text(words, size, dense, words <= most, time.perf_counter() - began)
+    seconds = math.ceil(time.perf_counter() - began)  # the same of the same text, if it is small
+    expected = None if whole else estimate.estimate_preparation(config)
+    if expected and expected.seconds:  # of all of the text
+        seconds = max(seconds, math.ceil(expected.seconds / PREPARED))
+    return Text(words, size, dense, whole, seconds)

@@ -8,7 +8,7 @@ from tokenizers import Tokenizer
 
 from pipeline.common.schema import check
 from pipeline.config import VocabConfig
-from pipeline.errors import InputError, hub_cure, readable
+from pipeline.errors import InputError, UserError, hub_cure, readable
 from pipeline.storage import strict_json
 from pipeline.tokenization import known_models, normalization, tokenizer_folder, wordpiece
 
@@ -114,3 +114,13 @@ def load(config: VocabConfig) -> str:
     check(set(ids) > special, named, "existing", path)
     known_models.check_padding(model, ids[wordpiece.special_names(ids)[0]], path / tokenizer_folder.MODEL)
     return source
+
+
+def count_entries(config: VocabConfig) -> int:
+    """Return the number of entries of a vocabulary, those of `additions` apart."""
+    if config.existing is None:
+        return config.size
+    try:
+        return wordpiece.WordPiece(load(config)).size + config.learn
+    except UserError:  # the stage itself will say it
+        return config.size

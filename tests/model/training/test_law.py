@@ -33,6 +33,20 @@ def test_an_interval_is_wider_beyond_the_records():
         assert other.high / other.low > within.high / within.low > 1
 
 
+def test_no_model_is_expected_to_be_worse_than_a_guess():
+    found = law.expect(1e6, 1000.0, 1.0, 4096, dense=1.5)
+    assert found.low < found.bits == found.high == pytest.approx(1.5 * 12 / law.table()["bytes_a_token"][4096])
+
+
+def test_less_of_a_text_is_about_as_dense():
+    rng = np.random.default_rng(2)
+    text = "".join(rng.choice(list("etaoin shrdlu"), 2 * law.SAMPLE, p=rng.dirichlet([1] * 13)))
+    part, whole = law.Sample(), law.Sample()
+    part.add(text[:20_000])
+    whole.add(text)
+    assert part.density() < 1.02 * whole.density()
+
+
 def test_a_setting_is_between_those_of_the_nearest_sizes():
     rates = law.table()["rate"]
     sizes = sorted(rates)
@@ -78,10 +92,11 @@ def test_one_long_document_is_as_dense_as_its_pieces():
 def test_a_machine_is_measured_once_unless_it_was_busy(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     for load in (9.0, 0.2):
-        assert not list(tmp_path.rglob("*.json"))
         monkeypatch.setattr(os, "getloadavg", lambda load=load: (load,))
         rates = probe.measured_rates(2, {(1, 64): 8})
         assert ("load 9.0" in capsys.readouterr().out) == (load == 9.0)
+        assert probe.speed_of(2, rates[0][0]) == pytest.approx(rates[0][0] * rates[0][1])
+    assert probe.speed_of(2, 10 * rates[0][0]) is None
     assert [rate > 0 for _, rate in rates] == [True]
     assert probe.measured_rates(2) == rates
     assert len(list(tmp_path.rglob("*.json"))) == 1

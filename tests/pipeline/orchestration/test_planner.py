@@ -1,6 +1,7 @@
 """`hours=` is a recipe: it fills in settings that a user may type."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ from model.training import law, probe
 from pipeline.common import cores
 from pipeline.errors import ConfigError
 from pipeline.orchestration import planner
+from pipeline.tokenization.wordpiece import SPECIAL
 from tests.support.refusals import refused
 from tests.support.runs import composed
 
@@ -72,6 +74,44 @@ def test_what_is_typed_counts(words):
     assert run.stages["train"].optimizer.learning_rate == 0.5
     assert run.stages["train"].model.layers == 3
     assert composed(*words, "hours=1", "train.epochs=3").stages["train"].steps is None
+    assert composed(*words, "+hours=1").recipe == "planned"
+
+
+@pytest.mark.parametrize(("key", "row"), [("model.layers=3", "3x"), ("vocab.size=2048", "2,048"), ("steps=77", " 77 ")])
+def test_a_plan_is_made_of_what_is_typed_and_made_again_for_other_words(words, capsys, key, row):
+    composed(*words, "hours=1")
+    capsys.readouterr()
+    composed(*words, "hours=1", key)
+    said = capsys.readouterr()
+    assert row in next(line for line in said.out.splitlines() if line.startswith("chosen"))
+    composed(*words, "hours=1", "train.optimizer=adamw")
+    assert "without train.optimizer; its learning rate is Muon's" in capsys.readouterr().err
+
+
+def test_an_existing_vocabulary_is_that_of_the_plan(words, tmp_path):
+    (tmp_path / "vocab.txt").write_text("\n".join([*SPECIAL, *KNOWN[:300]]))
+    run = composed(*words, "hours=1", f"vocab.existing={tmp_path}/vocab.txt")
+    assert run.stages["vocab"].existing
+    assert json.loads((tmp_path / "run" / planner.FILE).read_text())["asked"]["typed"]["entries"] == 305
+
+
+def test_another_text_has_another_plan(words, tmp_path):
+    first = composed(*words, "hours=1")
+    (tmp_path / "text.jsonl").write_text(json.dumps({"text": " ".join(random_words(20_000, 1))}))
+    assert composed(*words, "hours=1").stages["train"].steps > first.stages["train"].steps
+
+
+def test_what_a_step_takes_fits_the_hours():
+    text = planner.Text(5_000_000, 25_000_000, 1.0, True, 1.0)
+
+    def steps(**typed):
+        found = planner.best_of_sizes(1.0, text, RATES, 0.95, replace(planner.Typed(sizes={"hidden": 128}), **typed))
+        assert all(one.over == 1.0 for one in found) == (typed.get("steps") is None)
+        return {one.size: one.steps for one in found}
+
+    for typed in ({"length": 128}, {"batch": 64}, {"trainings": 3}, {"sizes": {"hidden": 128, "feed_forward": 4096}}):
+        assert steps(**typed)["2x128"] < steps()["2x128"]
+    assert {*steps(steps=10**6).values()} == {10**6}
 
 
 def test_the_same_command_goes_on_with_the_same_plan(words, tmp_path, cache):
@@ -129,7 +169,7 @@ def test_a_plan_of_too_few_tokens_says_so():
         assert any("how frequent tokens are" in doubt for doubt in planner.doubts(best, text)) == said
 
 
-@pytest.mark.parametrize("key", ["recipe=laptop", "model=mini"])
+@pytest.mark.parametrize("key", ["recipe=laptop", "model=mini", "train.model=mini"])
 def test_what_it_chooses_is_not_typed_beside_it(words, key):
     with refused(ConfigError, "chosen by hours", key=key.partition("=")[0]):
         composed(*words, "hours=1", key)
