@@ -75,8 +75,7 @@ class Served(nn.Module):
         """Load a folder whose heads `untrained` have random weights.
 
         Raises:
-            InputError: It is of a kind that is not exported.
-            ConfigError: The folder pools in a way that is not supported.
+            InputError: It is of a kind that is not exported, or pools in a way that is not supported.
         """
         import transformers
 
@@ -92,7 +91,11 @@ class Served(nn.Module):
         self.model = load(folder, dtype=torch.float32, attn_implementation="eager").eval()
         given = strict_json.read_object(folder / vocabulary.TOKENIZER_CONFIG)["model_input_names"]
         self.inputs = [name for name in ("input_ids", "attention_mask", "token_type_ids") if name in given]
-        self.pooling = sentence_model.pooling_of(folder) if self.kind is None else None
+        try:
+            self.pooling = sentence_model.pooling_of(folder) if self.kind is None else None
+        except ConfigError as error:  # whose cure is that of `embed`
+            why = error.problem.partition("; ")[0]
+            raise InputError(f"{why} in ONNX; convert without onnx and quantize", "train") from error
         self.after = self.pooling.after if self.pooling else None  # a part of the graph
         found = self.model(**dict(zip(self.inputs, sample(self, 1, 2, 0), strict=True)))
         self.heads = {their: name for their, (ours, name) in HEADS.items() if their in found and ours not in untrained}

@@ -1,5 +1,7 @@
 """Graphs of folders: the names of optimum and transformers.js, the numbers of transformers."""
 
+import json
+
 import numpy as np
 import onnx
 import pytest
@@ -111,4 +113,12 @@ def test_int8_that_changes_the_model_is_refused_with_the_figure(tmp_path):
 def test_a_choice_has_no_standard_form(tmp_path):
     folder = made(tmp_path, "bert", tuned("choice"))
     with refused(InputError, "BertForMultipleChoice", key="train"):
+        onnx_export.write(folder, [], None)
+
+
+def test_a_pooling_without_a_graph_says_what_to_type(tmp_path):
+    folder = made(tmp_path, "bert", of_sentences)
+    (path,) = folder.glob("*_Pooling/config.json")
+    path.write_text(json.dumps({"pooling_mode": "lasttoken"}))
+    with refused(InputError, "lasttoken, which is not supported in ONNX; convert without onnx", key="train"):
         onnx_export.write(folder, [], None)
