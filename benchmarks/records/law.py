@@ -13,6 +13,7 @@ of their context. Of records that differ in the rate alone, the best counts.
 
 import argparse
 import math
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,7 @@ START = {
     "text_power": (0.25, 0.5),
     "readings": (10.0, 0.7),
 }
+CORPUS = "enwiki"  # in whose bytes the law counts
 RATE, CLEAR = 0.01, 0.01  # of most records; what of bits per byte is more than chance
 USUAL = {
     "length": 64,
@@ -72,7 +74,7 @@ def usual(rows: list[Row]) -> list[Row]:
     for row in sorted(rows, key=lambda row: -row[BITS]):
         if row["tokens"] >= LEAST and USUAL.items() <= row.items():
             key = tuple(row[key] for key in ("corpus", "words", "readings", "size", "entries", "seed"))
-            best[key] = row | {"dense": dense[row["corpus"]] / dense["enwiki"]}
+            best[key] = row | {"dense": dense[row["corpus"]] / dense[CORPUS]}
     return list(best.values())
 
 
@@ -93,14 +95,14 @@ def expected(coefficients: dict[str, float], factor: float, row: Row) -> float:
 
 
 def fit(rows: list[Row]) -> tuple[dict[str, float], dict[str, float]]:
-    """Return the coefficients, and the factor of each corpus, of the first 1."""
-    first, *others = dict.fromkeys(row["corpus"] for row in rows)
+    """Return the coefficients, and the factor of each corpus, of the usual one 1."""
+    others = list(dict.fromkeys(row["corpus"] for row in rows if row["corpus"] != CORPUS))
     start = np.array([math.log(value) for value, _ in START.values()] + [0.0] + [0.0] * len(others))
     width = np.array([wide for _, wide in START.values()] + [0.3] + [0.2] * len(others))
 
     def named(x: np.ndarray) -> tuple[dict[str, float], dict[str, float]]:
         values = dict(zip(START, map(float, np.exp(x)), strict=False)) | {"entries_power": float(x[len(START)])}
-        return values, {first: 1.0} | dict(zip(others, map(float, np.exp(x[len(START) + 1 :])), strict=True))
+        return values, {CORPUS: 1.0} | dict(zip(others, map(float, np.exp(x[len(START) + 1 :])), strict=True))
 
     def misses(x: np.ndarray) -> np.ndarray:
         coefficients, factors = named(x)
@@ -113,7 +115,7 @@ def fit(rows: list[Row]) -> tuple[dict[str, float], dict[str, float]]:
 def text_of(rows: list[Row], found: dict[str, float], factors: dict[str, float], residual: float) -> str:
     """Return the data file."""
     read = [row["tokens"] * row["bytes_a_token"] * row["dense"] for row in rows]
-    english = [row for row in rows if row["corpus"] == "enwiki"]
+    english = [row for row in rows if row["corpus"] == CORPUS]
     levels = [math.log(one) for one in factors.values()]
     made = (
         {
@@ -121,7 +123,7 @@ def text_of(rows: list[Row], found: dict[str, float], factors: dict[str, float],
             "residual": round(residual, 4),  # of the logarithm, each record predicted without it
             "level": round(math.exp(float(np.mean(levels))), 4),  # of an unknown corpus, and how much corpora differ
             "levels": round(float(np.std(levels, ddof=1)) if levels[1:] else 0.1, 4),
-            "density": round(densities(rows)["enwiki"], 4),
+            "density": round(densities(rows)[CORPUS], 4),
             "records": len(rows),
             "factors_of_corpora": {key: round(value, 3) for key, value in factors.items()},
             "least_tokens": LEAST,
@@ -149,7 +151,7 @@ def text_of(rows: list[Row], found: dict[str, float], factors: dict[str, float],
 def choices(rows: list[Row]) -> Row:
     """Return the rates of sizes: the usual one, unless another is clearly better."""
     found: dict[int, dict[float, float]] = {}
-    common = USUAL | {"corpus": "enwiki", "words": 1_000_000, "readings": 1, "entries": 4096, "seed": 0}
+    common = USUAL | {"corpus": CORPUS, "words": 1_000_000, "readings": 1, "entries": 4096, "seed": 0}
     for row in rows:
         if common.items() <= row.items():
             found.setdefault(int(row["size"].split("x")[1]), {})[row["rate"]] = row[BITS]
@@ -161,9 +163,11 @@ def choices(rows: list[Row]) -> Row:
 
 
 def draw(rows: list[Row], found: dict[str, float], factors: dict[str, float], path: Path) -> None:
-    """Draw what the law leaves of each record, by corpus, over the bytes that were read."""
+    """Draw what the law leaves of the records of a corpus, by the bytes read; of a single one it is nothing."""
     curves = []
-    for corpus in factors:
+    for corpus, records in Counter(row["corpus"] for row in rows).items():
+        if records == 1:
+            continue
         mine = sorted((row for row in rows if row["corpus"] == corpus), key=lambda row: row["tokens"])
         left = [100 * (row[BITS] / expected(found, factors[corpus], row) - 1) for row in mine]
         curves.append((corpus, [row["tokens"] * row["bytes_a_token"] / 1e6 for row in mine], left))
