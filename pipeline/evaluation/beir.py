@@ -11,6 +11,7 @@ from typing import Any
 
 from pipeline.config import TaskConfig
 from pipeline.errors import InputError, readable
+from pipeline.evaluation.table_files import text_of
 from pipeline.storage import strict_json
 
 CORPUS, QUERIES = "corpus.jsonl", "queries.jsonl"
@@ -80,9 +81,9 @@ def texts(path: Path) -> dict[str, str]:
     for number, line in lines_of(path):
         try:
             row: Any = strict_json.parse_line(line)
-            if (name := str(row["_id"])) in found:
-                raise ValueError(f"a second {name!r}")
-            found[name] = "".join((row.get("title") or "", " ", row["text"])).strip()  # others are a TypeError
+            if not (name := text_of(row["_id"])) or name in found:
+                raise ValueError(f"a second {name!r}" if name else "it is empty")
+            found[name] = text_of("".join((row.get("title") or "", " ", row["text"])).strip())  # others: a TypeError
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             problem = f"must be an object with an _id of its own, and text ({error})"
             raise InputError(problem, path=path, line=number) from error

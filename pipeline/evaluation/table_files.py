@@ -309,7 +309,10 @@ def table_of(
 
 
 def text_of(value: Any) -> str:
-    """Return text unchanged, null as an empty string, what JSON has as JSON, and a decimal or date as it is shown."""
+    """Return text, null as an empty string, what JSON has as JSON, and a decimal or date as it is shown.
+
+    Lone surrogates are left out: they cannot be written, and the tokenizer skips them.
+    """
     if isinstance(value, int | float | list | dict):
-        return json.dumps(value, ensure_ascii=False, default=str)
-    return "" if value is None else str(value)
+        value = json.dumps(value, ensure_ascii=False, default=str)
+    return "" if value is None else str(value).encode(errors="ignore").decode()

@@ -93,8 +93,7 @@ def _add(pairs: Pairs, table: Table, task: TaskConfig, most: int | None) -> None
     """Add the rows of a file, up to `most` of a paradigm; those without one of the two sentences are malformed."""
 
     def column(name: str) -> list[str]:
-        # Lone surrogates cannot be written; the tokenizer skips them too.
-        return [text.encode(errors="ignore").decode().strip() for text in texts_of(table, name)]
+        return [text.strip() for text in texts_of(table, name)]
 
     def optional(name: str) -> list[str]:
         known = name and name in table.known  # pandas leaves the name of its index empty

@@ -401,7 +401,7 @@ def test_half_of_the_bytes_hold_the_same_vectors_to_three_digits(pretrained, tmp
 
 
 def test_documents_of_beir_are_read_after_their_titles_and_named_by_their_ids(pretrained, tmp_path):
-    rows = [{"_id": "d1", "title": "the cat", "text": "sat"}, {"_id": "d2", "title": "", "text": "a dog"}]
+    rows = [{"_id": "d1", "title": "the cat", "text": "sat"}, {"_id": "d2", "title": "", "text": "a dog \ud83d"}]
     (tmp_path / "corpus.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     found = embedded(pretrained, tmp_path / "corpus.jsonl", tmp_path / "out.arrow")
     assert found["id"].to_pylist() == ["d1", "d2"]

@@ -110,7 +110,7 @@ def test_an_interrupted_evaluation_searches_only_with_the_systems_that_have_not(
 
 
 def test_equal_scores_are_in_descending_order_of_ids_and_those_at_the_cut_are_counted(tmp_path, model_folder):
-    documents = {f"d{number:02}": "a b c" for number in range(15)} | {"e": "h g", "f": " "}
+    documents = {f"d{number:02}": "a b c" for number in range(15)} | {"e": "h g \ud83d", "f": " "}
     judged = [("q", "d14", 1), ("q", "d00", 1), ("d03", "d05", 1), ("d11", "d11", 1)]
     write_set(tmp_path / "data", documents, {"q": "a b", "d03": "a b c", "d11": "a b"}, judged)
     config = config_of(tmp_path, model_folder, baseline=False)
@@ -162,6 +162,7 @@ def test_words_of_bm25_keep_their_marks_and_those_without_spaces_are_pairs(text,
         ("queries.jsonl", '{"_id": "q0"}\n', 1),
         ("queries.jsonl", '{"_id": "q0", "text": null}\n', 1),
         ("corpus.jsonl", '{"_id": "a", "text": ""}\n{"_id": "a", "text": ""}\n', 2),
+        ("corpus.jsonl", '{"_id": null, "text": ""}\n', 1),
         ("qrels/test.tsv", "query-id\tcorpus-id\tscore\nq0\td0\t0.5\n", 2),
         ("qrels/test.tsv", "query-id\tcorpus-id\tscore\nzz\td0\t1\n", None),
         ("qrels/test.tsv", "q0\td0\t1\nq0\td0\t0\n", 2),
