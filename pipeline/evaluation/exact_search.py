@@ -4,8 +4,7 @@ Shapes: Q queries, D documents, W width of a vector, K best.
 """
 
 import re
-from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -14,6 +13,7 @@ from pipeline.common.counter_rng import Ints
 from pipeline.common.schema import library
 from pipeline.evaluation.sentence_encoder import Prompts, Vectors
 
+Texts = Mapping[str, Sequence[str]]  # distinct texts of documents, with the ids of those that have each
 Block = tuple[slice, int, Vectors]  # some queries, the first of some documents, their scores (Q, D)
 
 DOCUMENTS, QUERIES = 4096, 1024  # whose scores are computed at once
@@ -39,7 +39,7 @@ class ByVectors:
         unit: Vectors = found / np.maximum(np.linalg.norm(found, axis=1, keepdims=True), 1e-12)
         return unit
 
-    def scores(self, queries: list[str], documents: Counter[str]) -> Iterator[Block]:
+    def scores(self, queries: list[str], documents: Texts) -> Iterator[Block]:
         """Yield the cosines of all queries and documents; vectors of one block of documents are in memory at a time."""
         asked, texts = self.vectors_of(queries, sentence_model.QUERY), [*documents]
         for start in range(0, len(texts), DOCUMENTS):
@@ -74,9 +74,9 @@ class ByWords:
 
         return scores
 
-    def scores(self, queries: list[str], documents: Counter[str]) -> Iterator[Block]:
+    def scores(self, queries: list[str], documents: Texts) -> Iterator[Block]:
         """Yield the scores of all queries for all documents; -inf: no word in common."""
-        every = [*documents, *(documents - Counter(documents.keys())).elements()]
+        every = [*documents, *(text for text, names in documents.items() for _ in names[1:])]
         of_query, some = self._index(every), max(1, SCORES // max(len(every), 1))
         for place in range(0, len(queries), some):
             found = np.stack([of_query(text) for text in queries[place : place + some]])
@@ -111,9 +111,9 @@ System = ByVectors | ByWords  # ways to compare texts
 
 
 def nearest(
-    system: System, queries: list[str], documents: Counter[str], count: int, on_documents: Callable[[int], object]
+    system: System, queries: list[str], documents: Texts, count: int, on_documents: Callable[[int], object]
 ) -> tuple[Ints, Vectors]:
-    """Return the places of the best documents of each query `(Q, K)`, and their scores; documents are distinct texts.
+    """Return the places of the best documents of each query `(Q, K)`, and their scores.
 
     Of equal scores the first document comes first. Fewer are found where the score is -inf.
     """

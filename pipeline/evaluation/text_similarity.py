@@ -7,7 +7,6 @@ Shapes: N queries or pairs.
 """
 
 import json
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from functools import partial
@@ -147,13 +146,12 @@ def retrieval(config: EvaluateConfig) -> tuple[Comparison, dict[str, int], list[
     holders: dict[str, list[str]] = {}
     for name in sorted(found.documents, reverse=True):
         holders.setdefault(found.documents[name], []).append(name)
-    counts = Counter({text: len(names) for text, names in holders.items()})
-    documents, asked = list(holders), list(dict.fromkeys(found.queries.values()))
+    names_of, asked = list(holders.values()), list(dict.fromkeys(found.queries.values()))
     wanted = beir.CUT + 2  # one that may be the query itself, and one below the cut
 
     def compare(system: exact_search.System, title: str) -> Compared:
-        with Bar(f"{config.task.name}, {title}", len(documents), "documents") as bar:
-            places, scores = exact_search.nearest(system, asked, counts, wanted, bar.update)
+        with Bar(f"{config.task.name}, {title}", len(holders), "documents") as bar:
+            places, scores = exact_search.nearest(system, asked, holders, wanted, bar.update)
         ranked = dict(zip(asked, zip(places, scores, strict=True), strict=True))
         ties, runs, values = 0, dict[str, dict[str, float]](), []
         for query, text in found.queries.items():
@@ -161,7 +159,7 @@ def retrieval(config: EvaluateConfig) -> tuple[Comparison, dict[str, int], list[
                 (float(score), name)
                 for place, score in zip(*ranked[text], strict=True)
                 if np.isfinite(score)
-                for name in holders[documents[place]]
+                for name in names_of[place]
                 if name != query or name in found.judged[query]
             ]
             hits.sort(reverse=True)
