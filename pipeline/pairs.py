@@ -97,11 +97,13 @@ class Passages:
         return [" ".join(piece) for piece, size in zip(found, sizes, strict=True) if size >= FEWEST]
 
     def cut(self, text: str) -> str:
-        """Return the beginning of a text that fits: whole words, or characters where it has too few spaces."""
-        parts, joint = words(text)
-        fit = int(np.searchsorted(np.cumsum(self._lengths(parts, joint)), self.room, "right"))
-        while self._lengths([found := joint.join(parts[:fit])])[0] > self.room:  # tokens of bytes
-            fit -= 1
+        """Return the beginning of a text that fits: whole words, or characters where they are too long."""
+        for parts, joint in (words(text), ([*text], "")):
+            fit = int(np.searchsorted(np.cumsum(self._lengths(parts, joint)), self.room, "right"))
+            while self._lengths([found := joint.join(parts[:fit])])[0] > self.room:  # tokens of bytes
+                fit -= 1
+            if found:
+                break
         return found
 
     def _lengths(self, parts: list[str], joint: str = " ") -> list[int]:

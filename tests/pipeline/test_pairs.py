@@ -177,6 +177,7 @@ def test_what_the_model_was_trained_on_gives_no_queries(tmp_path):
 def test_a_sentence_that_is_too_long_is_cut_between_words(model_folder):
     passages = Passages(WordPiece.load(model_folder), 12)
     assert passages.of([" ".join(["abc"] * 20) + "."], "en") == ["abc abc abc"]
+    assert passages.of([" ".join(["abcd" * 5] + ["abc"] * 20) + "."], "en") == ["abcdabcdab"]  # the first is too long
 
 
 TITLED = [(f"{5 * SENTENCE}\nHistory\n{5 * SENTENCE}", ["", "History"]), (f"History\n{5 * SENTENCE}", ["", "History"])]
