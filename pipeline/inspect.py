@@ -233,6 +233,8 @@ def show(options: argparse.Namespace) -> None:
     """
     if options.samples < 0:
         raise InputError("must be at least 0", "--samples", options.samples)
+    if options.step is not None and not options.train:
+        raise InputError("is a step of a training; add --train FOLDER", "--step", options.step)
     if places.is_address(options.folder):
         raise InputError("must be a local folder; copy it here", "DIR", options.folder)
     folder = Path(options.folder)
@@ -261,7 +263,9 @@ def show(options: argparse.Namespace) -> None:
         wordpiece = vocabulary(options.vocab or manifest.config["vocab"], shards[0])
         lines = samples(shards, options.samples, wordpiece, options.seed)
         if options.train:
-            lines = replay_step(folder, options.train, options.step, options.samples, wordpiece)
+            lines = replay_step(
+                folder, options.train, 1 if options.step is None else options.step, options.samples, wordpiece
+            )
         print("", *lines, sep="\n")
 
 
@@ -274,7 +278,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0, help="seed of the sample and the masks")
     parser.add_argument("--vocab", help="folder of the vocabulary, if it was moved")
     parser.add_argument("--train", metavar="FOLDER", help="training whose instances to show")
-    parser.add_argument("--step", type=int, default=1, help="step of this training, from 1")
+    parser.add_argument("--step", type=int, help="step of this training, from 1, which is the default")
     parser.add_argument("--png", metavar="FILE", help="write the histogram of lengths to a file")
     entry_point.run_guarded(lambda: show(parser.parse_args()))
 

@@ -92,3 +92,4 @@ def test_damage_and_a_wrong_vocabulary_are_errors(tmp_path):
     assert f"{shard.name}: wrong checksum" in done.stderr
     assert "pipeline.prepare" in look(str(tmp_path / "nowhere")).stderr
     assert look(str(folder), "--samples=-1").stderr.startswith("error: --samples=-1: ")
+    assert look(str(folder), "--step=5").stderr.startswith("error: --step=5: is a step of a training; add --train")
