@@ -35,9 +35,10 @@ from pipeline.tokenization import existing_vocabulary
 TITLES = "  size  parameters  entries      steps    tokens  readings  bits per byte (interval)"
 FILE = "hours.json"  # in the folder of a run: what was chosen
 RECIPE = "planned"
-# How typed keys begin that a plan takes account of, or that change nothing; and others that change what a step takes.
-PLANNED = ("train.steps", "train.batch_size", "train.micro_batch", "train.seed", "train.model.")
-SLOWER = {"processes", "train.processes", "prepare.pairs"}
+# Typed keys of which a plan takes account, or that change nothing; and others that change what a step takes or does.
+PLANNED = {"train.steps", "train.batch_size", "train.micro_batch", "train.seed"}
+PLANNED |= {f"train.model.{key}" for key in ("name", "positions", *probe.shape(1, 1))}
+UNKNOWN = {"processes", "train.processes", "train.start", "prepare.pairs", "prepare.duplicates"}
 EVALUATIONS, EVALUATED = 5, 1000  # and the samples of each
 REST = 35.0  # seconds of starting the run and its training, of conversion and report
 PREPARED = 3.0  # time of the stages before training, in that of counting the words
@@ -97,7 +98,7 @@ class Choice:
     tokens: float
     readings: float
     expected: law.Expected
-    over: float = 1.0  # how many times the time that training has it takes
+    share: float = 1.0  # of the time that training has
 
     def __str__(self) -> str:
         """Return it as a row of `TITLES`."""
@@ -125,7 +126,9 @@ def add_plan(words: Words, compose: Callable[[Words], RunConfig]) -> Words:
     hours = float_of(typed["hours"])
     if not config.executor.here or "://" in config.workdir or cores.gpus_present():
         raise ConfigError(
-            "plans for the processors of this machine alone, whose steps it measures; choose a recipe", "hours", hours
+            "plans for the processors of this machine alone, whose steps it measures; choose a recipe",
+            "hours",
+            typed["hours"],
         )
     kept = Path(config.workdir, FILE)
     limits, found = Typed.of(config, {*typed}), strict_json.own(kept)
@@ -155,8 +158,9 @@ def text_of(config: RunConfig) -> dict[str, str]:
 def list_unplanned(config: RunConfig, keys: set[str]) -> list[str]:
     """Return those of the `keys` of a command line that change the training in a way that no record has."""
     every = [f"train.{key}." for key, role, _ in walk_fields(config.stages["train"]) if role == "setting"]
-    own = {one for one in keys if any(key.startswith(f"{one}.") for key in every) and not one.startswith(PLANNED)}
-    return sorted(own | keys & SLOWER)
+    own = {f"train.{key}" if key.startswith("model.") else key for key in keys} - PLANNED
+    changing = {one for one in own if any(key.startswith(f"{one}.") for key in every)}
+    return sorted(changing | keys & UNKNOWN)
 
 
 def float_of(value: str) -> float:
@@ -176,7 +180,7 @@ def plan(hours: float, config: RunConfig, typed: Typed) -> tuple[Words, str]:
     most = max(hours, *shown, 0) * HOUR * max(rate for _, rate in rates)  # words are no shorter than tokens
     text = count(prepare, most)
     best, *others = best_of_sizes(hours, text, rates, 1 - prepare.validation_share, typed)
-    seconds = training_seconds(hours, text)
+    seconds = training_seconds(hours, text) * best.share
     lines = [
         f"hours={hours:g}: {probe.ARCHITECTURE} {best.size}; {text.words:,} words{'' if text.whole else ' and more'}, "
         f"counted; {rounded(seconds)} of training at this machine's measured rate",
@@ -187,7 +191,7 @@ def plan(hours: float, config: RunConfig, typed: Typed) -> tuple[Words, str]:
     for each in shown:
         then, *_ = best_of_sizes(each, text, rates, 1 - prepare.validation_share, typed)
         lines.append(f"{f'{each:g} h':9}{then}")
-    whole = REST + PREPARED * text.seconds + seconds * best.over
+    whole = REST + PREPARED * text.seconds + seconds
     late = [f"the run takes about {rounded(whole)}"] if whole > LATE * hours * HOUR else []
     warnings = "".join(f"{WARNING}{one}" for one in (*doubts(best, text), *late))
     layers, hidden = map(int, best.size.split("x"))
@@ -232,7 +236,7 @@ def best_of_sizes(hours: float, text: Text, rates: probe.Rates, share: float, ty
     """Return the best vocabulary of each size, the best size first."""
 
     def order(one: Choice) -> tuple[float, float]:
-        return one.over, one.expected.bits
+        return max(1.0, one.share), one.expected.bits
 
     found = sorted(candidates(hours, text, rates, share, typed), key=order, reverse=True)
     return sorted({one.size: one for one in found}.values(), key=order)
@@ -260,8 +264,7 @@ def candidates(hours: float, text: Text, rates: probe.Rates, share: float, typed
             readings, parameters = tokens * bytes_a_token / once, cost.parameters(model)
             inner = law.outside_embeddings(parameters, entries, hidden)
             expected = law.expect(inner, once, readings, entries, text.dense)
-            over = max(1.0, tokens / room)
-            yield Choice(f"{layers}x{hidden}", entries, parameters, steps, tokens, readings, expected, over)
+            yield Choice(f"{layers}x{hidden}", entries, parameters, steps, tokens, readings, expected, tokens / room)
 
 
 def count(config: PrepareConfig, most: float) -> Text:

@@ -84,8 +84,8 @@ def test_a_plan_is_made_of_what_is_typed_and_made_again_for_other_words(words, c
     composed(*words, "hours=1", key)
     said = capsys.readouterr()
     assert row in next(line for line in said.out.splitlines() if line.startswith("chosen"))
-    composed(*words, "hours=1", "train.optimizer=adamw")
-    assert "without train.optimizer; its learning rate is Muon's" in capsys.readouterr().err
+    composed(*words, "hours=1", "train.optimizer=adamw", "model.dropout=0.1", "model.layers=2", "train.log_every=3")
+    assert "without train.model.dropout, train.optimizer; its learning rate is Muon's" in capsys.readouterr().err
 
 
 def test_an_existing_vocabulary_is_that_of_the_plan(words, tmp_path):
@@ -106,7 +106,7 @@ def test_what_a_step_takes_fits_the_hours():
 
     def steps(**typed):
         found = planner.best_of_sizes(1.0, text, RATES, 0.95, replace(planner.Typed(sizes={"hidden": 128}), **typed))
-        assert all(one.over == 1.0 for one in found) == (typed.get("steps") is None)
+        assert all(one.share <= 1.0 for one in found) == (typed.get("steps") is None)
         return {one.size: one.steps for one in found}
 
     for typed in ({"length": 128}, {"batch": 64}, {"trainings": 3}, {"sizes": {"hidden": 128, "feed_forward": 4096}}):
