@@ -73,6 +73,9 @@ def save(folder: Path, saved: SavedModel, size: ModelConfig, source: Path) -> No
     config |= ({TEXTS: saved.texts} if saved.texts is not None else {}) | {READING: asdict(saved.reading)}
     tensors, pairs = names.their_tensors(state, config) | own, WordPiece(text).pairs  # as `features` framed
     bert_format.write(folder, size, tensors, config, text, entries, pairs, saved.reading.sequence_length)
+    if saved.reading.truncation == "tail":
+        place = folder / tokenizer_folder.CONFIG
+        bert_format.write_json(place, tokenizer_folder.read_object(place) | {"truncation_side": "left"})
 
 
 def check(size: ModelConfig, source: Path | str) -> None:
@@ -202,7 +205,9 @@ def stated_by(folder: Path, content: Json, outputs: int) -> tuple[list[str], Rea
     try:
         words = {int(number): word for number, word in (content.get("id2label") or {}).items()}
         labels = [words.get(n, f"LABEL_{n}") for n in range(outputs)]
-        found: Reading = built(Reading, asdict(Reading()) | content.get(READING, {}))
+        side = tokenizer_folder.read_object(folder / tokenizer_folder.CONFIG).get("truncation_side")
+        usual = asdict(Reading()) | ({"truncation": "tail"} if side == "left" else {})
+        found: Reading = built(Reading, usual | content.get(READING, {}))
         length, known = found.sequence_length, found.truncation in TRUNCATIONS and len({*labels}) == outputs
         if outputs and max(words, default=0) >= outputs:
             raise ValueError(f"{len(words)} labels of {outputs} outputs")

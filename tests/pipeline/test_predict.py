@@ -158,6 +158,29 @@ def test_a_tab_in_a_line_does_not_change_the_answers_to_others(vocab, tmp_path, 
         assert found["probabilities"] == pytest.approx(alone["probabilities"], abs=1e-5)
 
 
+@pytest.mark.parametrize(
+    ("stated", "text"),
+    [
+        ({"model_input_names": ["input_ids", "attention_mask"]}, "the cat\ta dog"),
+        ({"truncation_side": "left"}, "far " + "cat " * 40 + "dog"),
+    ],
+)
+def test_others_tokenizers_are_read_as_transformers_reads_them(vocab, tmp_path, monkeypatch, capsys, stated, text):
+    folder = tuned("class", 3, list("abc"), vocab, tmp_path / "tuned")
+    for name, changes in (("config.json", {"fine_tuning": {}}), ("tokenizer_config.json", stated)):
+        content = json.loads((folder / name).read_text())
+        (folder / name).write_text(json.dumps(content | changes))
+    size, found = saved_model.load(folder)
+    saved_model.save(tmp_path / "again", found, size, folder)
+    for place in (folder, tmp_path / "again"):
+        tokenizer = transformers.AutoTokenizer.from_pretrained(place)
+        model = transformers.AutoModelForSequenceClassification.from_pretrained(place)
+        given = tokenizer(*text.split("\t"), truncation=True, max_length=size.positions, return_tensors="pt")
+        expected = model(**given).logits[0].softmax(-1).tolist()
+        (one,) = answers(place, f"{text}\n", monkeypatch, capsys)
+        assert [*one["probabilities"].values()] == pytest.approx(expected, abs=1e-5)
+
+
 def test_a_model_of_pairs_names_a_line_without_a_tab(vocab, tmp_path, monkeypatch, capsys):
     folder = tuned("class", 2, ["no", "yes"], vocab, tmp_path / "pairs", texts=2)
     assert len(answers(folder, "a dog\tran far .\nmat\t.", monkeypatch, capsys)) == 2

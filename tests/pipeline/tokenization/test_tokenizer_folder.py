@@ -8,7 +8,7 @@ from contextlib import nullcontext
 import numpy as np
 import pytest
 import torch
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
+from tokenizers import ByteLevelBPETokenizer, Tokenizer, decoders, models, pre_tokenizers, processors
 from transformers import AutoModelForMaskedLM, AutoTokenizer, ModernBertConfig, ModernBertForMaskedLM
 
 from model.config import DataConfig, ObjectiveConfig
@@ -181,6 +181,17 @@ def test_what_the_folder_says_of_a_berts_text_counts(option, lowercase, tmp_path
     theirs, ours = AutoTokenizer.from_pretrained(folder), WordPiece.load(folder)
     for text in ("The Über uber \u00fcber", "中文 the"):
         assert ours.encode([text])[0].tolist() == theirs(text, add_special_tokens=False)["input_ids"]
+
+
+@pytest.mark.parametrize("own", [False, True])
+@pytest.mark.parametrize("stated", [{}, {"add_prefix_space": False}, {"add_prefix_space": True}])
+def test_what_the_folder_says_of_the_space_before_robertas_text_counts(stated, own, tmp_path):
+    tokenizer = ByteLevelBPETokenizer(add_prefix_space=own)
+    tokenizer.train_from_iterator(["the the"] * 3, special_tokens=["<s>", "<pad>", "</s>", "<unk>", "<mask>"])
+    files = {"tokenizer_config.json": {"tokenizer_class": "RobertaTokenizer", **stated}}
+    folder = folder_of(tmp_path / "a", files, tokenizer.to_str())
+    expected = AutoTokenizer.from_pretrained(folder)("the the", add_special_tokens=False)["input_ids"]
+    assert WordPiece.load(folder).encode(["the the"])[0].tolist() == expected
 
 
 def test_trained_special_tokens_of_a_tokenizer_json_are_found_in_text(tmp_path):
