@@ -153,6 +153,7 @@ def make_tuned(config: ConvertConfig, vocab: Path, added: int, out: Path) -> Con
         InputError: raised by `saved_model.load`, and by `onnx_export.write`.
     """
     from model.finetuning import saved_model
+    from model.huggingface import vocabulary
 
     if added or config.dtype != "fp32" or config.shard_bytes:
         key = "vocab" if added else "dtype" if config.dtype != "fp32" else "shard_bytes"
@@ -160,6 +161,7 @@ def make_tuned(config: ConvertConfig, vocab: Path, added: int, out: Path) -> Con
     folder = Path(config.train)
     size, found = saved_model.load(folder)
     saved_model.save(out, found, size, vocab)
+    vocabulary.check_ids(out)
     card = folder / "README.md"
     (out / "README.md").write_text(card.read_text(encoding="utf-8") if card.is_file() else f"# {folder.name}\n")
     return Conversion(

@@ -29,6 +29,7 @@ from model.finetuning.features import frame
 from model.loader.masking import Masker
 from pipeline.cli import entry_point
 from pipeline.common import counter_rng
+from pipeline.common.schema import check
 from pipeline.console.arguments import Arguments
 from pipeline.console.formatting import pluralize
 from pipeline.errors import InputError, writable
@@ -231,10 +232,8 @@ def show(options: argparse.Namespace) -> None:
     Raises:
         InputError: it is not a folder of shards, or does not match its manifest.
     """
-    if options.samples < 0:
-        raise InputError("must be at least 0", "--samples", options.samples)
-    if options.step is not None and not options.train:
-        raise InputError("is a step of a training; add --train FOLDER", "--step", options.step)
+    check(options.samples >= 0, "must be at least 0", "--samples", options.samples)
+    check(options.step is None or options.train, "is a step of a training; add --train FOLDER", "--step", options.step)
     if places.is_address(options.folder):
         raise InputError("must be a local folder; copy it here", "DIR", options.folder)
     folder = Path(options.folder)

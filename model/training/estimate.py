@@ -108,10 +108,9 @@ def estimate_training(
 ) -> Estimate:
     """Return the estimate of the steps after `done`, of a model whose size is known.
 
-    `speed` is the operations per second of matrix products on each of `ranks`, None: those of this
-    CPU; `sequence_lengths` are those of folders whose shards are not there yet; `timed` says whether
-    the time can be known here; `gpu` is what a GPU reaches, if its hours are asked for; `ours` are the cores of the
-    run on this CPU, whose steps `hours=` may have measured.
+    `speed` is the operations per second of matrix products on each of `ranks`, None: those of this CPU, of which the
+    run has `ours` cores; `sequence_lengths` are those of folders whose shards are not there yet; `timed` says whether
+    the time can be known here; `gpu` is what a GPU reaches, if its hours are asked for.
     """
     length, work = sample_cost(config, model, sequence_lengths)
     steps = run_length.expected_steps(config, length)
@@ -126,14 +125,13 @@ def estimate_training(
     passes = f", {steps * config.batch_size / whole:,.1f} passes over the text" if whole else ""
     work, seconds = work * samples, None  # ranks on one machine share its cores
     if timed:
-        measured = probe.speed_of(ours, work / samples / length) if ours else None
-        reached = estimate.rate_of(config.workdir, "train") or (measured and measured / ranks)
+        reached = estimate.rate_of(config.workdir, "train") or probe.speed_of(ours, ranks, work / samples / length)
         seconds = work / (reached or REACHED * (speed or processor() / ranks)) / ranks
         seconds += START + (0 if reached else STEP * (steps - done))  # a rate that was measured includes those
-    count = cost.parameters(model)
+    saved = (SAVED + AVERAGE * (config.ema is not None)) * cost.parameters(model)
     return Estimate(
         seconds=seconds,
-        disk=(SAVED + AVERAGE * (config.ema is not None)) * count * retention_of(config, steps).count(steps),
+        disk=saved * retention_of(config, steps).count(steps),
         memory=memory_of_training(config, model, length, ranks) * ranks,
         about=f"{steps - done:,} steps{why}, {samples * length / 1e6:,.1f} M tokens{passes}",
         gpu_hours=None if gpu is None else work / gpu / 3600,

@@ -81,14 +81,14 @@ def measured_rates(ours: int, shapes: dict[tuple[int, int], int] = SHAPES) -> Ra
     return rates
 
 
-def speed_of(ours: int, work: float) -> float | None:
-    """Return the operations per second of training a model whose tokens take `work`, with a number of cores.
+def speed_of(ours: int, ranks: int, work: float) -> float | None:
+    """Return the operations per second of each of `ranks` that train a model whose tokens take `work`.
 
-    None where the machine was not measured, or with far smaller models alone.
+    None where the machine was not measured with that number of cores, or with far smaller models alone.
     """
     kept = strict_json.own(cache_file(ours))
     rates = kept.get("rates") or kept.get("busy")
-    return work * rate_at(rates, work) if rates and work < LARGER * rates[-1][0] else None
+    return work * rate_at(rates, work) / ranks if rates and work < LARGER * rates[-1][0] else None
 
 
 def measure(ours: int, shapes: dict[tuple[int, int], int]) -> Rates:

@@ -35,7 +35,7 @@ def estimate_stages(config: RunConfig, nodes: StageRecords) -> dict[str, Estimat
     lengths = {str(node.out): node.config.sequence_length for node in nodes if isinstance(node.config, PrepareConfig)}
     sizes = (existing_vocabulary.count_entries(node.config) for node in nodes if isinstance(node.config, VocabConfig))
     entries = next(sizes, training.VOCABULARY)
-    local, weights, marked = config.executor.here, 0.0, 0
+    weights, marked = 0.0, 0
     for node in nodes:
         settings = node.config
         if node.reason is None:
@@ -47,16 +47,9 @@ def estimate_stages(config: RunConfig, nodes: StageRecords) -> dict[str, Estimat
             ranks = stage_commands.count_ranks(node, config.processes, config.cores)
             if settings.model.layers:
                 model = replace(settings.model, vocab_size=settings.model.vocab_size or entries)
+                local, ours = bool(ranks) and config.executor.here, config.cores or 0
                 found[node.name] = training.estimate_training(
-                    settings,
-                    model,
-                    None,
-                    ranks or 1,
-                    node.done,
-                    lengths,
-                    timed=bool(ranks) and local,
-                    gpu=gpu,
-                    ours=config.cores or 0,
+                    settings, model, None, ranks or 1, node.done, lengths, timed=local, gpu=gpu, ours=ours
                 )
                 weights = training.WEIGHTS * cost.parameters(model)
                 marked = retention_of(settings, 1).count_marked()

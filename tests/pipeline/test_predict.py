@@ -158,13 +158,11 @@ def test_a_tab_in_a_line_does_not_change_the_answers_to_others(vocab, tmp_path, 
         assert found["probabilities"] == pytest.approx(alone["probabilities"], abs=1e-5)
 
 
-@pytest.mark.parametrize(
-    ("stated", "text"),
-    [
-        ({"model_input_names": ["input_ids", "attention_mask"]}, "the cat\ta dog"),
-        ({"truncation_side": "left"}, "far " + "cat " * 40 + "dog"),
-    ],
-)
+OTHERS = [({"model_input_names": ["input_ids", "attention_mask"]}, "the cat\ta dog")]
+OTHERS += [({"truncation_side": "left"}, "far " + "cat " * 40 + "dog")]
+
+
+@pytest.mark.parametrize(("stated", "text"), OTHERS)
 def test_others_tokenizers_are_read_as_transformers_reads_them(vocab, tmp_path, monkeypatch, capsys, stated, text):
     folder = tuned("class", 3, list("abc"), vocab, tmp_path / "tuned")
     for name, changes in (("config.json", {"fine_tuning": {}}), ("tokenizer_config.json", stated)):

@@ -95,8 +95,8 @@ def test_a_machine_is_measured_once_unless_it_was_busy(tmp_path, monkeypatch, ca
         monkeypatch.setattr(os, "getloadavg", lambda load=load: (load,))
         rates = probe.measured_rates(2, {(1, 64): 8})
         assert ("load 9.0" in capsys.readouterr().out) == (load == 9.0)
-        assert probe.speed_of(2, rates[0][0]) == pytest.approx(rates[0][0] * rates[0][1])
-    assert probe.speed_of(2, 10 * rates[0][0]) is None
+        assert probe.speed_of(2, 2, rates[0][0]) == pytest.approx(rates[0][0] * rates[0][1] / 2)
+    assert probe.speed_of(2, 2, 10 * rates[0][0]) is None
     assert [rate > 0 for _, rate in rates] == [True]
     assert probe.measured_rates(2) == rates
     assert len(list(tmp_path.rglob("*.json"))) == 1

@@ -88,15 +88,11 @@ def test_a_plan_is_made_of_what_is_typed_and_made_again_for_other_words(words, c
     assert "without train.model.dropout, train.optimizer; its learning rate is Muon's" in capsys.readouterr().err
 
 
-def test_an_existing_vocabulary_is_that_of_the_plan(words, tmp_path):
+def test_a_plan_knows_an_existing_vocabulary_and_a_new_text(words, tmp_path):
     (tmp_path / "vocab.txt").write_text("\n".join([*SPECIAL, *KNOWN[:300]]))
-    run = composed(*words, "hours=1", f"vocab.existing={tmp_path}/vocab.txt")
-    assert run.stages["vocab"].existing
-    assert json.loads((tmp_path / "run" / planner.FILE).read_text())["asked"]["typed"]["entries"] == 305
-
-
-def test_another_text_has_another_plan(words, tmp_path):
+    words.append(f"vocab.existing={tmp_path}/vocab.txt")
     first = composed(*words, "hours=1")
+    assert json.loads((tmp_path / "run" / planner.FILE).read_text())["asked"]["typed"]["entries"] == 305
     (tmp_path / "text.jsonl").write_text(json.dumps({"text": " ".join(random_words(20_000, 1))}))
     assert composed(*words, "hours=1").stages["train"].steps > first.stages["train"].steps
 
