@@ -136,7 +136,7 @@ def is_open(line: str) -> bool:
 def pairs_of(document: readers.Document, text: str, language: str, passages: Passages, most: int) -> Iterator[Pair]:
     """Yield the pairs of a document: one by its title, which may be its first line too; `most` of each other kind."""
     title, (first, _, rest) = " ".join(clean.clean(document.title).split()), text.partition("\n")
-    text, title = rest if " ".join(first.split()) == title else text, passages.cut(title)
+    text, title = rest if first.casefold() == title.casefold() else text, passages.cut(title)
     by_lines = document.sentence_lines
     parts = [(heading, passages.of(lines, language, by_lines)) for heading, lines in sections(text)]
     parts = [(heading, found) for heading, found in parts if found]
