@@ -41,8 +41,8 @@ def files_of(data: Path | str, task: TaskConfig) -> list[Path]:
         if all(file.is_file() for file in files):
             return files
     lost = next(file for file in files if not file.is_file())
-    cure = f"set data to a folder with {CORPUS}, {QUERIES}, {task.dev}, or task.dev to other judgements"
-    raise InputError(f"no {lost.name.removesuffix('.gz')} there; {cure}", "data", data)
+    cure = f"set data to a folder with {CORPUS}, {QUERIES}, {task.dev}, or task.dev=qrels/FILE to other judgements"
+    raise InputError(f"no {lost.stem} there; {cure}", "data", data)
 
 
 def read(data: Path | str, task: TaskConfig) -> RetrievalSet:
