@@ -258,9 +258,8 @@ def candidates(hours: float, text: Text, rates: probe.Rates, share: float, typed
             once = text.bytes * share
             most = known["range"]["readings"] * once / bytes_a_token  # more were not measured
             room = max(rate * training_seconds(hours, text) / typed.trainings - passes * known["fill"], 1.0)
-            tokens = min(most, max(room, step * LEAST_STEPS))
+            tokens = (typed.steps or 0) * step * known["fill"] or min(most, max(room, step * LEAST_STEPS))
             steps = typed.steps or max(1, round(tokens / step / known["fill"]))
-            tokens = steps * step * known["fill"] if typed.steps else tokens
             readings, parameters = tokens * bytes_a_token / once, cost.parameters(model)
             inner = law.outside_embeddings(parameters, entries, hidden)
             expected = law.expect(inner, once, readings, entries, text.dense)
