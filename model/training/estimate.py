@@ -102,15 +102,14 @@ def estimate_training(
     ranks: int = 1,
     done: int = 0,
     sequence_lengths: Mapping[str, int] = {},
-    timed: bool = True,
+    ours: int | None = 0,
     gpu: float | None = None,
-    ours: int = 0,
 ) -> Estimate:
     """Return the estimate of the steps after `done`, of a model whose size is known.
 
-    `speed` is the operations per second of matrix products on each of `ranks`, None: those of this CPU, of which the
-    run has `ours` cores; `sequence_lengths` are those of folders whose shards are not there yet; `timed` says whether
-    the time can be known here; `gpu` is what a GPU reaches, if its hours are asked for.
+    `speed` is the operations per second of matrix products on each of `ranks`, None: those of this CPU;
+    `sequence_lengths` are those of folders whose shards are not there yet; `ours` are the cores that the run has of
+    this CPU, None: the time cannot be known here; `gpu` is what a GPU reaches, if its hours are asked for.
     """
     length, work = sample_cost(config, model, sequence_lengths)
     steps = run_length.expected_steps(config, length)
@@ -118,20 +117,20 @@ def estimate_training(
         return Estimate(None, about=f"as many steps as epochs={config.epochs} allow")
     samples = (steps - done) * config.batch_size
     whole = sum(mean_length(folder, 1)[1] for folder in config.data.folders)
-    keys = ("words", "epochs") if whole else ("words",)  # epochs allow what the shards have
-    ends = [f"{key}={limit:,}" for key in keys if (limit := getattr(config, key)) is not None]
+    limits = {"words": config.words, "epochs": config.epochs if whole else None}  # which allow what the shards have
+    ends = [f"{key}={limit:,}" for key, limit in limits.items() if limit]
     why = f" ({' and '.join(ends)} allow no more)" if ends and steps < (config.steps or steps + 1) else ""
     why += f", fewer if epochs={config.epochs} end them before" if config.epochs and not whole else ""
     passes = f", {steps * config.batch_size / whole:,.1f} passes over the text" if whole else ""
-    work, seconds = work * samples, None  # ranks on one machine share its cores
-    if timed:
-        reached = estimate.rate_of(config.workdir, "train") or probe.speed_of(ours, ranks, work / samples / length)
+    work, seconds, each = work * samples, None, work / length  # ranks on one machine share its cores
+    if ours is not None:
+        reached = estimate.rate_of(config.workdir, "train") or probe.speed_of(ours, ranks, each)
         seconds = work / (reached or REACHED * (speed or processor() / ranks)) / ranks
         seconds += START + (0 if reached else STEP * (steps - done))  # a rate that was measured includes those
-    saved = (SAVED + AVERAGE * (config.ema is not None)) * cost.parameters(model)
+    saved = (SAVED + AVERAGE * (config.ema is not None)) * retention_of(config, steps).count(steps)
     return Estimate(
         seconds=seconds,
-        disk=saved * retention_of(config, steps).count(steps),
+        disk=saved * cost.parameters(model),
         memory=memory_of_training(config, model, length, ranks) * ranks,
         about=f"{steps - done:,} steps{why}, {samples * length / 1e6:,.1f} M tokens{passes}",
         gpu_hours=None if gpu is None else work / gpu / 3600,

@@ -47,9 +47,9 @@ def estimate_stages(config: RunConfig, nodes: StageRecords) -> dict[str, Estimat
             ranks = stage_commands.count_ranks(node, config.processes, config.cores)
             if settings.model.layers:
                 model = replace(settings.model, vocab_size=settings.model.vocab_size or entries)
-                local, ours = bool(ranks) and config.executor.here, config.cores or 0
+                ours = config.cores or 0 if ranks and config.executor.here else None
                 found[node.name] = training.estimate_training(
-                    settings, model, None, ranks or 1, node.done, lengths, timed=local, gpu=gpu, ours=ours
+                    settings, model, None, ranks or 1, node.done, lengths, ours, gpu
                 )
                 weights = training.WEIGHTS * cost.parameters(model)
                 marked = retention_of(settings, 1).count_marked()
