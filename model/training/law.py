@@ -16,6 +16,7 @@ from pipeline.common.tables import read_table
 
 MILLION = 1e6
 USUAL = 4096  # entries of the vocabulary of most records
+FEWER = 0.25  # power of the entries by which tokens of smaller vocabularies are shorter, as of 800 of English
 SAMPLE, PIECE = 200_000, 6_000  # bytes of a text whose density is measured, and of a piece of it
 SHORTER = 0.1  # power of the bytes by which less of English is compressed worse, from 3,000 of them on
 
@@ -96,12 +97,18 @@ def expect(parameters: float, once: float, readings: float, entries: int, dense:
     """Return what the law expects; its interval is wider the further it is from the records."""
     known = table()
     bits = known["level"] * bits_per_byte(known["law"], parameters, once, readings, entries, dense)
-    guess = dense * math.log2(entries) / near("bytes_a_token", entries)  # of who knows nothing
+    guess = dense * math.log2(entries) / bytes_a_token(entries)  # of who knows nothing
     bits = min(bits, guess)
     low, high = known["range"]["bytes_read"]
     beyond = max(1.0, once * dense * readings / high, low / max(once * dense * readings, 1.0))
     spread = math.exp(2 * math.hypot(known["residual"] * (1 + math.log(beyond)), known["levels"]))
     return Expected(bits, bits / spread, min(bits * spread, guess), beyond)
+
+
+def bytes_a_token(entries: int) -> float:
+    """Return the bytes of a token of the usual text, without white space."""
+    shorter: float = min(1.0, entries / USUAL) ** FEWER
+    return near("bytes_a_token", entries) * shorter
 
 
 def near(name: str, value: float) -> float:

@@ -252,7 +252,7 @@ def candidates(hours: float, text: Text, rates: probe.Rates, share: float, typed
     step, passes = typed.length * typed.batch, EVALUATIONS * EVALUATED * typed.length / 3  # forward passes alone
     for layers, hidden in dict.fromkeys(wanted):
         for entries in tried if typed.entries is None else [typed.entries]:
-            bytes_a_token = law.near("bytes_a_token", entries) / text.dense
+            bytes_a_token = law.bytes_a_token(entries) / text.dense
             model = replace(probe.model_of(layers, hidden, entries), **typed.sizes)
             rate = probe.rate_at(rates, probe.operations(model, typed.length))
             once = text.bytes * share

@@ -36,6 +36,7 @@ def test_an_interval_is_wider_beyond_the_records():
 def test_no_model_is_expected_to_be_worse_than_a_guess():
     found = law.expect(1e6, 1000.0, 1.0, 4096, dense=1.5)
     assert found.low < found.bits == found.high == pytest.approx(1.5 * 12 / law.table()["bytes_a_token"][4096])
+    assert law.expect(1e5, 1e6, 2.4, 800, dense=0.83).high > 3.07, "measured of English books"
 
 
 def test_less_of_a_text_is_about_as_dense():
