@@ -3,6 +3,7 @@
 import json
 import unicodedata
 from pathlib import Path
+from typing import Any
 
 from tokenizers import Tokenizer
 
@@ -58,3 +59,29 @@ def combine_options(wanted: Options, stated: Options, place: Path) -> Options:
                 path=place,
             )
     return {key: wanted[key] if value is None else value for key, value in stated.items()}
+
+
+def as_stated(source: str, spec: dict[str, Any], roles: tuple[str, ...], folder: Path, is_bert: bool) -> str:
+    """Return a tokenizer.json, `spec` when it is parsed, as transformers reads it in the folder of a model.
+
+    Special tokens that have none of the `roles` here, as markers of entities, are found in text.
+    BertTokenizer (`is_bert`) takes its options from tokenizer_config.json, RobertaTokenizer the space before a text. A
+    BERT whose tokenizer gives no segments has one for both texts of a pair.
+    """
+    stated = tokenizer_folder.read_object(folder / tokenizer_folder.CONFIG)
+    own, cut, made = dict(spec["normalizer"] or {}), dict(spec["pre_tokenizer"] or {}), dict(spec)
+    tokens = [token | {"special": token["special"] and token["content"] in roles} for token in spec["added_tokens"]]
+    if own.get("type") == "BertNormalizer":
+        names = {"split_chinese": "handle_chinese_chars"}
+        options = read_options(folder / tokenizer_folder.CONFIG) if is_bert else {}
+        own |= {names.get(key, key): value for key, value in options.items() if value is not None}
+    if cut.get("type") == "ByteLevel" and str(stated.get("tokenizer_class")).startswith("Roberta"):
+        made["pre_tokenizer"] = cut | {"add_prefix_space": stated.get("add_prefix_space") is True}
+    of_bert = tokenizer_folder.read_object(folder / tokenizer_folder.MODEL).get("model_type") == "bert"
+    if of_bert and "token_type_ids" not in (stated.get("model_input_names") or ["token_type_ids"]):
+        frames = json.dumps(spec["post_processor"])
+        made["post_processor"] = json.loads(
+            frames, object_hook=lambda one: one | dict.fromkeys({*one} & {"type_id"}, 0)
+        )
+    made |= {"added_tokens": tokens, "normalizer": own or None}
+    return source if made == spec else json.dumps(made, ensure_ascii=False, indent=2)

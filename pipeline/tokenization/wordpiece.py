@@ -19,7 +19,7 @@ from collections.abc import Collection, Iterable
 from functools import cached_property
 from itertools import chain, pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -203,39 +203,12 @@ def read(path: Path, options: normalization.Options | None = None) -> str:
     if (names := special_names(entries)) == SPECIAL:
         check_special(entries, path)
     is_bert = tokenizer_folder.check_class(path.parent, names, is_wordpiece(tokenizer), library=True)
-    if (stated := path.with_name(tokenizer_folder.CONFIG)).exists():
-        text = _as_stated(text, spec, names, normalization.read_options(stated) if is_bert else {}, path.parent)
+    if path.with_name(tokenizer_folder.CONFIG).exists():
+        text = normalization.as_stated(text, spec, names, path.parent, is_bert)
     text = _with_added(text, path.parent)
     if tokenizer.padding is tokenizer.truncation is None:
         return text
     return json.dumps(json.loads(text) | {"padding": None, "truncation": None}, ensure_ascii=False, indent=2)
-
-
-def _as_stated(
-    source: str, spec: dict[str, Any], roles: tuple[str, ...], options: normalization.Options, folder: Path
-) -> str:
-    """Return a tokenizer.json, `spec` when it is parsed, as transformers reads it in the folder of a model.
-
-    Special tokens that have none of the `roles` here, as markers of entities, are found in text.
-    BertTokenizer takes `options` from the folder's tokenizer_config.json, RobertaTokenizer the space before a text. A
-    BERT whose tokenizer gives no segments has one for both texts of a pair.
-    """
-    stated = tokenizer_folder.read_object(folder / tokenizer_folder.CONFIG)
-    own, cut, made = dict(spec["normalizer"] or {}), dict(spec["pre_tokenizer"] or {}), dict(spec)
-    tokens = [token | {"special": token["special"] and token["content"] in roles} for token in spec["added_tokens"]]
-    if own.get("type") == "BertNormalizer":
-        names = {"split_chinese": "handle_chinese_chars"}
-        own |= {names.get(key, key): value for key, value in options.items() if value is not None}
-    if cut.get("type") == "ByteLevel" and str(stated.get("tokenizer_class")).startswith("Roberta"):
-        made["pre_tokenizer"] = cut | {"add_prefix_space": stated.get("add_prefix_space") is True}
-    of_bert = tokenizer_folder.read_object(folder / tokenizer_folder.MODEL).get("model_type") == "bert"
-    if of_bert and "token_type_ids" not in (stated.get("model_input_names") or ["token_type_ids"]):
-        frames = json.dumps(spec["post_processor"])
-        made["post_processor"] = json.loads(
-            frames, object_hook=lambda one: one | dict.fromkeys({*one} & {"type_id"}, 0)
-        )
-    made |= {"added_tokens": tokens, "normalizer": own or None}
-    return source if made == spec else json.dumps(made, ensure_ascii=False, indent=2)
 
 
 def _with_added(source: str, folder: Path) -> str:
