@@ -79,9 +79,7 @@ def as_stated(source: str, spec: dict[str, Any], roles: tuple[str, ...], folder:
         made["pre_tokenizer"] = cut | {"add_prefix_space": stated.get("add_prefix_space") is True}
     of_bert = tokenizer_folder.read_object(folder / tokenizer_folder.MODEL).get("model_type") == "bert"
     if of_bert and "token_type_ids" not in (stated.get("model_input_names") or ["token_type_ids"]):
-        frames = json.dumps(spec["post_processor"])
-        made["post_processor"] = json.loads(
-            frames, object_hook=lambda one: one | dict.fromkeys({*one} & {"type_id"}, 0)
-        )
+        frame = json.dumps(spec["post_processor"])
+        made["post_processor"] = json.loads(frame, object_hook=lambda one: one | dict.fromkeys({*one} & {"type_id"}, 0))
     made |= {"added_tokens": tokens, "normalizer": own or None}
     return source if made == spec else json.dumps(made, ensure_ascii=False, indent=2)
