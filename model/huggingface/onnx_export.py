@@ -93,9 +93,8 @@ class Served(nn.Module):
         self.inputs = [name for name in ("input_ids", "attention_mask", "token_type_ids") if name in given]
         try:
             self.pooling = sentence_model.pooling_of(folder) if self.kind is None else None
-        except ConfigError as error:  # whose cure is that of `embed`
-            why = error.problem.partition("; ")[0]
-            raise InputError(f"{why} in ONNX; convert without onnx and quantize", "train") from error
+        except ConfigError as error:  # whose key is that of `embed`
+            raise InputError(error.problem, "train") from error
         self.after = self.pooling.after if self.pooling else None  # a part of the graph
         found = self.model(**dict(zip(self.inputs, sample(self, 1, 2, 0), strict=True)))
         self.heads = {their: name for their, (ours, name) in HEADS.items() if their in found and ours not in untrained}

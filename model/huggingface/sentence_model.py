@@ -131,7 +131,7 @@ def pooling_of(folder: Path) -> Pooling | None:
 def _unsupported(folder: Path, ways: list[str]) -> ConfigError:
     return ConfigError(
         f"makes vectors by {', '.join(ways)}, which is not supported; embed pools it by pooling=cls, mean or max, "
-        f"other commands take the mean of a copy without {MODULES}",
+        f"convert takes it without onnx and quantize, other commands take the mean of a copy without {MODULES}",
         "pretrained",
         folder,
     )
