@@ -29,6 +29,7 @@ class Expected:
     low: float
     high: float
     beyond: float  # how many times more, or less, tokens are seen than in any record; 1: within
+    unbound: float  # the bits of the law, also above those of a guess: which is better
 
     def __str__(self) -> str:
         """Say it with its interval."""
@@ -96,13 +97,13 @@ def outside_embeddings(parameters: float, entries: int, hidden: int) -> float:
 def expect(parameters: float, once: float, readings: float, entries: int, dense: float = 1.0) -> Expected:
     """Return what the law expects; its interval is wider the further it is from the records."""
     known = table()
-    bits = known["level"] * bits_per_byte(known["law"], parameters, once, readings, entries, dense)
+    unbound = known["level"] * bits_per_byte(known["law"], parameters, once, readings, entries, dense)
     guess = dense * math.log2(entries) / bytes_a_token(entries)  # of who knows nothing
-    bits = min(bits, guess)
+    bits = min(unbound, guess)
     low, high = known["range"]["bytes_read"]
     beyond = max(1.0, once * dense * readings / high, low / max(once * dense * readings, 1.0))
     spread = math.exp(2 * math.hypot(known["residual"] * (1 + math.log(beyond)), known["levels"]))
-    return Expected(bits, bits / spread, min(bits * spread, guess), beyond)
+    return Expected(bits, bits / spread, min(bits * spread, guess), beyond, unbound)
 
 
 def bytes_a_token(entries: int) -> float:

@@ -236,7 +236,7 @@ def best_of_sizes(hours: float, text: Text, rates: probe.Rates, share: float, ty
     """Return the best vocabulary of each size, the best size first."""
 
     def order(one: Choice) -> tuple[float, float]:
-        return max(1.0, one.share), one.expected.bits
+        return max(1.0, one.share), one.expected.unbound
 
     found = sorted(candidates(hours, text, rates, share, typed), key=order, reverse=True)
     return sorted({one.size: one for one in found}.values(), key=order)

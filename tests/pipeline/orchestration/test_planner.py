@@ -159,9 +159,10 @@ def test_a_vocabulary_is_planned_for_no_less_text_than_it_was_tried_on():
 
 
 def test_a_plan_of_too_few_tokens_says_so():
-    text = planner.Text(50_000, 250_000, 1.0, True, 1.0)
-    for hours, said in ((0.002, True), (1.0, False)):
-        best = min(planner.candidates(hours, text, RATES, 0.95), key=lambda one: one.expected.bits)
+    text = planner.Text(6_000_000, 30_000_000, 1.0, True, 10.0)
+    for hours, said in ((0.02, True), (1.0, False)):
+        best, *_ = planner.best_of_sizes(hours, text, RATES, 0.95, planner.Typed())
+        assert best.entries == 4096, "of those no better than a guess, that of most tokens"
         assert any("how frequent tokens are" in doubt for doubt in planner.doubts(best, text)) == said
 
 
