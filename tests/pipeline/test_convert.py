@@ -11,7 +11,7 @@ import onnxruntime
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from tokenizers import BertWordPieceTokenizer, Tokenizer
+from tokenizers import BertWordPieceTokenizer
 from transformers import AutoModel, AutoModelForMaskedLM, AutoModelForPreTraining, AutoTokenizer, BertConfig
 from transformers import BertForPreTraining as Theirs
 from transformers import pipeline as hub
@@ -256,16 +256,6 @@ def test_another_tokenizer_than_the_original_is_a_note(run, published):
     (note,) = made.figures["notes"]
     assert "'Foo Paris'" in note
     assert note in made.summary
-
-
-def test_padding_and_truncation_are_written_by_nobody(run, published):
-    tokenizer = Tokenizer.from_file(str(published / "tokenizer.json"))
-    tokenizer.enable_padding(length=8)
-    tokenizer.enable_truncation(max_length=8)
-    tokenizer.save(str(published / "tokenizer.json"))
-    converted(run, train=str(published), vocab=None)
-    written = Tokenizer.from_file(f"{run.out}/tokenizer.json")
-    assert written.padding is written.truncation is None
 
 
 def grown(run, published, words):

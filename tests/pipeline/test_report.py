@@ -244,21 +244,15 @@ def test_checkpoints_may_have_been_converted_one_by_one_or_together(work):
     assert text.count("RTE over checkpoints") == text.count("WNLI over checkpoints") == 1
 
 
-def test_two_folders_of_one_name_are_refused_and_nothing_to_report_too(work, tmp_path):
+def test_folders_that_are_named_have_finished_stages_of_different_names(work, tmp_path):
     manifest(tmp_path / "other" / "train", "train", "c", {}, validation={})
-    stages = [str(work / "train"), str(tmp_path / "other" / "train")]
-    with refused(ConfigError, key="stages"):
-        report.run(ReportConfig(workdir=str(work), out=str(work / "report"), stages=stages))
+    (tmp_path / "text").mkdir()
+    for name, error in (("other/train", ConfigError), ("nope", InputError), ("text", InputError)):
+        stages = [str(work / "train"), str(tmp_path / name)]
+        with refused(error, stages[1], key="stages"):
+            report.run(ReportConfig(workdir=str(work), out=str(work / "report"), stages=stages))
     with refused(InputError, value=str(tmp_path)):
         stage.run("report", ReportConfig(workdir=str(tmp_path), out=str(tmp_path / "report")), report.make)
-
-
-@pytest.mark.parametrize("lost", ["nope", "text"])
-def test_a_folder_that_is_named_has_a_finished_stage(work, tmp_path, lost):
-    (tmp_path / "text").mkdir()
-    stages = [str(work / "train"), str(tmp_path / lost)]
-    with refused(InputError, key="stages", value=stages[1]):
-        report.run(ReportConfig(workdir=str(work), out=str(work / "report"), stages=stages))
 
 
 def configure(folder, config, **figures):

@@ -110,15 +110,13 @@ def test_int8_that_changes_the_model_is_refused_with_the_figure(tmp_path):
         onnx_export.write(folder, [], texts)
 
 
-def test_a_choice_has_no_standard_form(tmp_path):
-    folder = made(tmp_path, "bert", tuned("choice"))
-    with refused(InputError, "BertForMultipleChoice", key="train"):
-        onnx_export.write(folder, [], None)
+LAST = "lasttoken, which is not supported; .* convert takes it without onnx"
 
 
-def test_a_pooling_without_a_graph_says_what_to_type(tmp_path):
-    folder = made(tmp_path, "bert", of_sentences)
-    (path,) = folder.glob("*_Pooling/config.json")
-    path.write_text(json.dumps({"pooling_mode": "lasttoken"}))
-    with refused(InputError, "lasttoken, which is not supported; .* convert takes it without onnx", key="train"):
+@pytest.mark.parametrize(("make", "said"), [(tuned("choice"), "BertForMultipleChoice"), (of_sentences, LAST)])
+def test_what_has_no_standard_form_is_refused(tmp_path, make, said):
+    folder = made(tmp_path, "bert", make)
+    for path in folder.glob("*_Pooling/config.json"):
+        path.write_text(json.dumps({"pooling_mode": "lasttoken"}))
+    with refused(InputError, said, key="train"):
         onnx_export.write(folder, [], None)

@@ -87,26 +87,25 @@ def test_trained_added_tokens_keep_their_rows_and_are_read_as_transformers_reads
         assert again(text)["input_ids"] == theirs(text)["input_ids"], text
 
 
+def existing(path, out="x"):
+    return VocabConfig(corpus=CorpusConfig(name="none", reader="none"), source="s", out=out, existing=str(path))
+
+
 def test_an_existing_vocabulary_keeps_added_tokens(tmp_path):
     folder = folder_of(tmp_path / "a", FILES[0])
-    config = VocabConfig(corpus=CorpusConfig(name="none", reader="none"), source="s", out="x", existing=str(folder))
-    assert WordPiece(existing_vocabulary.load(config)).vocab == [*WORDS, *ADDED]
+    assert WordPiece(existing_vocabulary.load(existing(folder))).vocab == [*WORDS, *ADDED]
 
 
 @pytest.mark.parametrize("name", ["", "tokenizer.json"])
 def test_an_existing_tokenizer_json_is_taken_as_it_is(name, tmp_path):
     folder = folder_of(tmp_path / "a", {}, source := build(WORDS, lowercase=True))
-    config = VocabConfig(
-        corpus=CorpusConfig(name="none", reader="none"), source="s", out="x", existing=str(folder / name)
-    )
-    assert existing_vocabulary.load(config) == source
+    assert existing_vocabulary.load(existing(folder / name)) == source
 
 
 def test_an_existing_vocabulary_without_special_tokens_is_refused(tmp_path):
     (path := tmp_path / "mine.txt").write_text("[PAD]\n[UNK]\na\n")
-    config = VocabConfig(corpus=CorpusConfig(name="none", reader="none"), source="s", out="x", existing=str(path))
     with refused(InputError, path=str(path)):
-        existing_vocabulary.load(config)
+        existing_vocabulary.load(existing(path))
 
 
 @pytest.mark.parametrize(
@@ -141,21 +140,15 @@ def test_classes_that_cut_text_in_another_way_are_refused(name, content, library
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("name", ["XLMRobertaTokenizer", "GPT2TokenizerFast", "MineTokenizer"])
-def test_a_vocab_txt_is_read_by_classes_of_bert_alone(name, tmp_path):
-    folder = folder_of(tmp_path / "a", {"tokenizer_config.json": {"tokenizer_class": name}})
-    with pytest.raises(InputError):
-        WordPiece.load(folder)
-
-
 @pytest.mark.parametrize(
     ("name", "read"), [("MineTokenizer", True), ("GPT2TokenizerFast", True), ("ByT5Tokenizer", False)]
 )
-def test_a_tokenizer_json_that_is_no_wordpiece_is_read_but_by_classes_with_code(name, read, tmp_path):
+def test_other_classes_read_no_vocab_txt_but_a_tokenizer_json_that_is_no_wordpiece(name, read, tmp_path):
     library = Tokenizer(models.BPE({word: number for number, word in enumerate(WORDS)}, [], unk_token="[UNK]"))
-    folder = folder_of(tmp_path / "a", {"tokenizer_config.json": {"tokenizer_class": name}}, str(library.to_str()))
-    with nullcontext() if read else refused(InputError, path=str(folder / "tokenizer_config.json")):
-        assert WordPiece.load(folder).vocab == WORDS
+    for kind, source in (("json", str(library.to_str())), ("txt", None)):
+        folder = folder_of(tmp_path / kind, {"tokenizer_config.json": {"tokenizer_class": name}}, source)
+        with nullcontext() if read and source else refused(InputError, path=str(folder / "tokenizer_config.json")):
+            assert WordPiece.load(folder).vocab == WORDS
 
 
 @pytest.mark.parametrize("library", [False, True], ids=["vocab.txt", "tokenizer.json"])
@@ -267,10 +260,8 @@ def made(request, tmp_path_factory):
     """A folder with an existing vocabulary and the shards made with it."""
     name, special, most = request.param
     folder = tmp_path_factory.mktemp(name)
-    existing = write_tokenizer(folder / "existing", special, most)
-    corpus = CorpusConfig(name="none", reader="none")
-    config = VocabConfig(corpus=corpus, source="s", out=str(folder / "vocab"), existing=str(existing))
-    stage.run("vocab", config, vocab.make)
+    written = write_tokenizer(folder / "existing", special, most)
+    stage.run("vocab", existing(written, str(folder / "vocab")), vocab.make)
     (folder / "a.txt").write_text("\n\n".join(TEXT))
     paragraphs = {"options": {"document": "paragraph"}, "pairs": "none", "cross_documents": False}
     sizes = {"out": str(folder / "prepare"), "validation_share": 0.2, "sequence_length": 256}
