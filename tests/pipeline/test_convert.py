@@ -1,7 +1,6 @@
 import dataclasses
 import json
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -260,14 +259,8 @@ def test_another_tokenizer_than_the_original_is_a_note(run, published):
 
 def grown(run, published, words):
     """The published vocabulary with more entries, as `vocab` makes it."""
-    folder = Path(run.workdir) / "grown"
-    shutil.copytree(published, folder)
     entries = (published / "vocab.txt").read_text().splitlines()
-    (folder / "vocab.txt").write_text("\n".join([*entries, *words.split()]) + "\n")
-    (folder / "tokenizer.json").unlink()
-    BertWordPieceTokenizer(str(folder / "vocab.txt")).save(str(folder / "tokenizer.json"))
-    manifest(folder, "vocab")
-    return folder
+    return make_vocabulary(Path(run.workdir) / "grown", [*entries[5:], *words.split()])
 
 
 def test_new_entries_start_as_the_mean_of_their_pieces(run, published):
