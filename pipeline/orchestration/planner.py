@@ -36,7 +36,7 @@ TITLES = "  size  parameters  entries      steps    tokens  readings  bits per b
 FILE = "hours.json"  # in the folder of a run: what was chosen
 RECIPE = "planned"
 # Typed keys of which a plan takes account, or that change nothing; and others that change what a step takes or does.
-PLANNED = {"train.steps", "train.batch_size", "train.micro_batch", "train.seed"}
+PLANNED = {"train.steps", "train.batch_size", "train.micro_batch", "train.seed", "train.keep_best"}
 PLANNED |= {f"train.model.{key}" for key in ("name", "positions", *probe.shape(1, 1))}
 UNKNOWN = {"processes", "train.processes", "train.start", "prepare.pairs", "prepare.duplicates"}
 EVALUATIONS, EVALUATED = 5, 1000  # and the samples of each
@@ -177,7 +177,7 @@ def plan(hours: float, config: RunConfig, typed: Typed) -> tuple[Words, str]:
     DocumentReader(prepare).reader.splits(PART)  # fails at once where there is nothing to read
     rates = probe.measured_rates(config.cores or cores.available())
     shown = SHOWN if config.dry_run else ()
-    most = max(hours, *shown, 0) * HOUR * max(rate for _, rate in rates)  # words are no shorter than tokens
+    most = max((hours, *shown)) * HOUR * max(rate for _, rate in rates)  # words are no shorter than tokens
     text = count(prepare, most)
     best, *others = best_of_sizes(hours, text, rates, 1 - prepare.validation_share, typed)
     seconds = training_seconds(hours, text) * best.share

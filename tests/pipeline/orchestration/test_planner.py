@@ -82,7 +82,7 @@ def test_a_plan_is_made_of_what_is_typed_and_made_again_for_other_words(words, c
     composed(*words, "hours=1", key)
     said = capsys.readouterr()
     assert row in next(line for line in said.out.splitlines() if line.startswith("chosen"))
-    composed(*words, "hours=1", "train.optimizer=adamw", "model.dropout=0.1", "model.layers=2", "train.log_every=3")
+    composed(*words, "hours=1", "train.optimizer=adamw", "model.dropout=0.1", "model.layers=2", "train.keep_best=true")
     assert "without train.model.dropout, train.optimizer; its learning rate is Muon's" in capsys.readouterr().err
 
 
