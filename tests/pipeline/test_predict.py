@@ -68,6 +68,13 @@ def answers(folder, text, monkeypatch, capsys, **settings):
     return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
 
 
+def made_of(folder, kind, *texts):
+    """What a class of transformers makes of a text or a pair."""
+    given = transformers.AutoTokenizer.from_pretrained(folder)(*texts, truncation=True, return_tensors="pt")
+    with torch.no_grad():
+        return getattr(transformers, kind).from_pretrained(folder).eval()(**given, output_hidden_states=True)
+
+
 def embedded(folder, source, out, **settings):
     """The array or the table that is made of a file."""
     embed.embed(EmbedConfig(pretrained=str(folder), input=str(source), out=str(out), **settings))
@@ -128,10 +135,7 @@ def test_a_left_to_right_model_fills_no_masks(vocab, tmp_path, monkeypatch, caps
 
 def test_pairs_are_judged_as_transformers_judges_them(pretrained, monkeypatch, capsys):
     found = answers(pretrained, "the cat\tsat .\na dog\tran [MASK]\n", monkeypatch, capsys)
-    tokenizer = transformers.AutoTokenizer.from_pretrained(pretrained)
-    theirs = transformers.BertForNextSentencePrediction.from_pretrained(pretrained).eval()
-    with torch.no_grad():
-        logits = theirs(**tokenizer("the cat", "sat .", return_tensors="pt")).logits
+    logits = made_of(pretrained, "BertForNextSentencePrediction", "the cat", "sat .").logits
     assert found[0]["next"] == pytest.approx(float(logits.softmax(-1)[0, 0]), abs=1e-5)
     assert set(found[1]) == {"row", "text", "next", "masks"}
 
@@ -171,10 +175,8 @@ def test_others_tokenizers_are_read_as_transformers_reads_them(vocab, tmp_path, 
     size, found = saved_model.load(folder)
     saved_model.save(tmp_path / "again", found, size, folder)
     for place in (folder, tmp_path / "again"):
-        tokenizer = transformers.AutoTokenizer.from_pretrained(place)
-        model = transformers.AutoModelForSequenceClassification.from_pretrained(place)
-        given = tokenizer(*text.split("\t"), truncation=True, max_length=size.positions, return_tensors="pt")
-        expected = model(**given).logits[0].softmax(-1).tolist()
+        found = made_of(place, "AutoModelForSequenceClassification", *text.split("\t"))
+        expected = found.logits[0].softmax(-1).tolist()
         (one,) = answers(place, f"{text}\n", monkeypatch, capsys)
         assert [*one["probabilities"].values()] == pytest.approx(expected, abs=1e-5)
 
@@ -190,18 +192,14 @@ def test_a_model_of_pairs_names_a_line_without_a_tab(vocab, tmp_path, monkeypatc
 def test_scores_tags_answers_and_endings(vocab, tmp_path, monkeypatch, capsys):
     folder = tuned("class", 1, [], vocab, tmp_path / "score")
     (found,) = answers(folder, "the cat\tthe dog", monkeypatch, capsys)
-    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
-    theirs = transformers.AutoModelForSequenceClassification.from_pretrained(folder).eval()
-    with torch.no_grad():
-        expected = theirs(**tokenizer("the cat", "the dog", return_tensors="pt")).logits
+    expected = made_of(folder, "AutoModelForSequenceClassification", "the cat", "the dog").logits
     assert found["score"] == pytest.approx(float(expected[0, 0]), abs=1e-5)
 
-    folder = tuned("tag", 3, ["B-PER", "I-PER", "O"], vocab, tmp_path / "tag")
+    tags = ["B-PER", "I-PER", "O"]
+    folder = tuned("tag", 3, tags, vocab, tmp_path / "tag")
     (found,) = answers(folder, "The cat ran", monkeypatch, capsys)
-    theirs = transformers.AutoModelForTokenClassification.from_pretrained(folder).eval()
-    with torch.no_grad():
-        best = theirs(**tokenizer("The cat ran", return_tensors="pt")).logits[0, 1:4].argmax(-1)
-    assert found["tags"] == [theirs.config.id2label[int(n)] for n in best]
+    best = made_of(folder, "AutoModelForTokenClassification", "The cat ran").logits[0, 1:4].argmax(-1)
+    assert found["tags"] == [tags[int(n)] for n in best]
     (found,) = answers(folder, "The cat, (far).", monkeypatch, capsys)
     assert found["words"] == ["The", "cat", ",", "(", "far", ")", "."]
     assert ["The cat, (far)."[start:end] for start, end in found["offsets"]] == found["words"]
@@ -319,11 +317,7 @@ def test_only_a_head_that_is_missing_is_named(pretrained, tmp_path, monkeypatch,
 
 
 def hidden_states(folder, text):
-    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
-    theirs = transformers.AutoModel.from_pretrained(folder).eval()
-    with torch.no_grad():
-        found = theirs(**tokenizer(text, return_tensors="pt"), output_hidden_states=True)
-    return [states[0] for states in found.hidden_states]
+    return [states[0] for states in made_of(folder, "AutoModel", text).hidden_states]
 
 
 @pytest.mark.parametrize("model", ["pretrained", "modern"])
