@@ -98,12 +98,13 @@ class Passages:
 
     def cut(self, text: str) -> str:
         """Return the beginning of a text that fits: whole words, or characters where they are too long."""
-        for parts, joint in (words(text), ([*text], "")):
-            fit = int(np.searchsorted(np.cumsum(self._lengths(parts, joint)), self.room, "right"))
-            while self._lengths([found := joint.join(parts[:fit])])[0] > self.room:  # tokens of bytes
-                fit -= 1
-            if found:
-                break
+        return self._first(*words(text)) or self._first([*text], "")
+
+    def _first(self, parts: list[str], joint: str) -> str:
+        """Return the first parts that fit, joined."""
+        fit = int(np.searchsorted(np.cumsum(self._lengths(parts, joint)), self.room, "right"))
+        while self._lengths([found := joint.join(parts[:fit])])[0] > self.room:  # tokens of bytes
+            fit -= 1
         return found
 
     def _lengths(self, parts: list[str], joint: str = " ") -> list[int]:

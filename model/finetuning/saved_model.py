@@ -21,6 +21,7 @@ TRUNCATIONS, SHORTEST = ("head", "tail", "head_tail"), 8  # tokens of the shorte
 ONE_CLASS, SEVERAL = "single_label_classification", "multi_label_classification"  # problem types of transformers
 # In config.json; transformers keeps keys that it does not know.
 TEXTS, READING, SIGMOID = "texts_per_sample", "fine_tuning", "torch.nn.Sigmoid"
+OF_TAIL = {"truncation_side": "left"}  # in tokenizer_config.json, of a model that reads the tail of a long text
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,7 @@ def save(folder: Path, saved: SavedModel, size: ModelConfig, source: Path) -> No
     bert_format.write(folder, size, tensors, config, text, entries, pairs, saved.reading.sequence_length)
     if saved.reading.truncation == "tail":
         place = folder / tokenizer_folder.CONFIG
-        bert_format.write_json(place, tokenizer_folder.read_object(place) | {"truncation_side": "left"})
+        bert_format.write_json(place, tokenizer_folder.read_object(place) | OF_TAIL)
 
 
 def check(size: ModelConfig, source: Path | str) -> None:
@@ -205,8 +206,8 @@ def stated_by(folder: Path, content: Json, outputs: int) -> tuple[list[str], Rea
     try:
         words = {int(number): word for number, word in (content.get("id2label") or {}).items()}
         labels = [words.get(n, f"LABEL_{n}") for n in range(outputs)]
-        side = tokenizer_folder.read_object(folder / tokenizer_folder.CONFIG).get("truncation_side")
-        usual = asdict(Reading()) | ({"truncation": "tail"} if side == "left" else {})
+        of_tail = OF_TAIL.items() <= tokenizer_folder.read_object(folder / tokenizer_folder.CONFIG).items()
+        usual = asdict(Reading()) | ({"truncation": "tail"} if of_tail else {})
         found: Reading = built(Reading, usual | content.get(READING, {}))
         length, known = found.sequence_length, found.truncation in TRUNCATIONS and len({*labels}) == outputs
         if outputs and max(words, default=0) >= outputs:

@@ -64,11 +64,11 @@ class ByWords:
 
     def _index(self, documents: list[str]) -> Callable[[str], Vectors]:
         index, every = self.library.BM25(method="lucene", k1=K1, b=B), [words(text) for text in documents]
-        if any(every):  # else the library fails
+        if known := any(every):  # else the library fails
             index.index(every, show_progress=False)
 
         def scores(query: str) -> Vectors:
-            asked = words(query) if any(every) else []
+            asked = words(query) if known else []
             found = index.get_scores(asked) if asked else np.zeros(len(documents), np.float32)
             return np.where(found > 0, found, -np.inf).astype(np.float32)
 

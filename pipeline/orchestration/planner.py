@@ -34,10 +34,10 @@ from pipeline.tokenization import existing_vocabulary
 
 TITLES = "  size  parameters  entries      steps    tokens  readings  bits per byte (interval)"
 FILE = "hours.json"  # in the folder of a run: what was chosen
-RECIPE = "planned"
+RECIPE, SHAPE = "planned", tuple(probe.shape(1, 1))  # keys of a model's size
 # Typed keys of which a plan takes account, or that change nothing; and others that change what a step takes or does.
 PLANNED = {"train.steps", "train.batch_size", "train.micro_batch", "train.seed", "train.keep_best"}
-PLANNED |= {f"train.model.{key}" for key in ("name", "positions", *probe.shape(1, 1))}
+PLANNED |= {f"train.model.{key}" for key in ("name", "positions", *SHAPE)}
 UNKNOWN = {"processes", "train.processes", "train.start", "prepare.pairs", "prepare.duplicates"}
 EVALUATIONS, EVALUATED = 5, 1000  # and the samples of each
 REST = 35.0  # seconds of starting the run and its training, of conversion and report
@@ -76,7 +76,7 @@ class Typed:
     def of(cls, config: RunConfig, keys: set[str]) -> "Typed":
         """Return what the `keys` of a command line have set in a run."""
         train, prepare, vocab = (config.stages[name] for name in ("train", "prepare", "vocab"))
-        shape = (key for key in probe.shape(1, 1) if keys & {f"model.{key}", f"train.model.{key}"})
+        shape = (key for key in SHAPE if keys & {f"model.{key}", f"train.model.{key}"})
         return cls(
             sizes={key: getattr(train.model, key) for key in shape},
             entries=existing_vocabulary.count_entries(vocab) if keys & {"vocab.size", "vocab.existing"} else None,

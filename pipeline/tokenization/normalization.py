@@ -1,4 +1,4 @@
-"""Normalization of an existing tokenizer: capitals, accents, Chinese characters."""
+"""Normalization of an existing tokenizer: capitals, accents, Chinese characters; what its folder states of it."""
 
 import json
 import unicodedata
@@ -70,10 +70,10 @@ def as_stated(source: str, spec: dict[str, Any], roles: tuple[str, ...], folder:
     """
     stated = tokenizer_folder.read_object(folder / tokenizer_folder.CONFIG)
     own, cut, made = dict(spec["normalizer"] or {}), dict(spec["pre_tokenizer"] or {}), dict(spec)
+    options = read_options(folder / tokenizer_folder.CONFIG) if is_bert else {}
     tokens = [token | {"special": token["special"] and token["content"] in roles} for token in spec["added_tokens"]]
     if own.get("type") == "BertNormalizer":
         names = {"split_chinese": "handle_chinese_chars"}
-        options = read_options(folder / tokenizer_folder.CONFIG) if is_bert else {}
         own |= {names.get(key, key): value for key, value in options.items() if value is not None}
     if cut.get("type") == "ByteLevel" and str(stated.get("tokenizer_class")).startswith("Roberta"):
         made["pre_tokenizer"] = cut | {"add_prefix_space": stated.get("add_prefix_space") is True}
