@@ -7,15 +7,13 @@ their continuation forms are therefore passed as special tokens, which fixes the
 
 import heapq
 import json
-import sys
 import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
-from tokenizers.trainers import WordPieceTrainer
+from tokenizers import Tokenizer
 
 from pipeline import readers
 from pipeline.cli import entry_point
@@ -32,7 +30,7 @@ from pipeline.stages import stage
 from pipeline.storage import places
 from pipeline.storage.atomic import write_text
 from pipeline.text import clean
-from pipeline.tokenization import alphabet, existing_vocabulary, normalization, tokenizer_folder, wordpiece
+from pipeline.tokenization import alphabet, existing_vocabulary, learning, normalization, tokenizer_folder, wordpiece
 from pipeline.tokenization.pretokenize import CHUNK
 from pipeline.tokenization.wordpiece import SPECIAL, WordPiece
 
@@ -125,8 +123,6 @@ def is_uncut(split: readers.FileRange) -> bool:
 SPLIT_BYTES = 16 * 2**20  # of a file range; each gives a part of the sample
 LEAST_BYTES = 2**20  # of text from one file range, as opening one takes time
 
-MINIMUM_COUNT = 2  # of a pair of word pieces that becomes an entry
-
 
 def sample_corpus(config: VocabConfig, folder: Path | None = None) -> TextSample:
     """Return about `sample_bytes` of the corpus, stored in `folder`: a part of each file range.
@@ -177,31 +173,6 @@ def no_text_error(name: str, splits: list[readers.FileRange], read: int, tally: 
         "corpus",
         name,
     )
-
-
-def learn(texts: Iterable[str], source: str, size: int) -> list[str]:
-    """Return a vocabulary for the words of tokenizer.json `source`.
-
-    It has special tokens, letters, then pieces in the order learnt. The texts are iterated twice.
-    """
-    library = Tokenizer.from_str(source)
-    # Without added tokens, as "[MASK]" in the text would be one word.
-    tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))
-    tokenizer.normalizer = library.normalizer or normalizers.Sequence([])
-    tokenizer.pre_tokenizer = library.pre_tokenizer or pre_tokenizers.BertPreTokenizer()
-    letters = alphabet.count_letters(texts, tokenizer)
-    kept, inside = alphabet.choose(letters, tokenizer, size)
-    trainer = WordPieceTrainer(
-        vocab_size=size,
-        min_frequency=MINIMUM_COUNT,
-        special_tokens=[*SPECIAL, *kept, *(f"##{letter}" for letter in inside)],
-        initial_alphabet=kept,
-        limit_alphabet=len(kept),
-        show_progress=sys.stderr.isatty(),
-    )
-    tokenizer.train_from_iterator((line for text in texts for line in text.split("\n")), trainer)
-    ids: dict[str, int] = tokenizer.get_vocab(with_added_tokens=True)
-    return sorted(ids, key=lambda entry: ids[entry])
 
 
 def measure(sample: TextSample, tokenizer: WordPiece) -> dict[str, Any]:
@@ -258,7 +229,9 @@ def extend_vocabulary(config: VocabConfig, source: str, folder: Path | None = No
         known |= dict.fromkeys(added)
     if config.learn:
         size = max(len(known) + config.learn, 100)
-        learnt = [word for word in learn(sample_corpus(config, folder), source, size) if word not in known]
+        learnt = [
+            word for word in learning.learn_entries(sample_corpus(config, folder), source, size) if word not in known
+        ]
         lost = find_altered(append_entries(spec, added + learnt), learnt)
         added += [word for word in learnt if word not in lost][: config.learn]
     return str(append_entries(spec, added).to_str(pretty=True))
@@ -303,7 +276,7 @@ def make(config: VocabConfig, out: Path) -> Result:
     else:
         sample = sample_corpus(config, out)
         options = (config.lowercase is not False, config.strip_accents, config.split_chinese)
-        vocab = learn(sample, wordpiece.build(list(SPECIAL), *options, new=True), config.size)
+        vocab = learning.learn_entries(sample, wordpiece.build(list(SPECIAL), *options, new=True), config.size)
         source = wordpiece.build(vocab, *options, new=True)
         tokenizer = WordPiece(source)
         figures |= measure(sample, tokenizer)

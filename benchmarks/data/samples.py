@@ -25,12 +25,11 @@ def make_vocab(folder: Path) -> list[str]:
 
 def learn_vocab(texts: list[str]) -> str:
     """Learn a vocabulary of the default size from texts; return its tokenizer.json."""
-    from pipeline import vocab  # not at the top: would add to other benchmarks' memory
-    from pipeline.config import VocabConfig
-    from pipeline.tokenization import wordpiece
+    from pipeline.config import VocabConfig  # not at the top: would add to other benchmarks' memory
+    from pipeline.tokenization import learning, wordpiece
 
     special = wordpiece.build(list(SPECIAL), lowercase=True, new=True)
-    entries = vocab.learn(texts, special, VocabConfig.size)
+    entries = learning.learn_entries(texts, special, VocabConfig.size)
     return wordpiece.build(entries, lowercase=True, new=True)
 
 

@@ -2,10 +2,11 @@
 
     python -m benchmarks.records.law [--plot docs/images/law.svg]
 
-Bits per byte = (least + size (parameters / 1e6)^-p + text (bytes worth / 1e6)^-q) (entries / 4096)^r, where text that
-is read again is worth less: Muennighoff et al. 2023. Bytes count as those of English Wikipedia, by how far the text is
-compressed. Each corpus has a factor of its own; of an unknown one it is their mean, and how much they differ is a part
-of the interval. Each record is also predicted by a law fitted without it.
+Bits per byte = density (least + size (parameters / 1e6)^-p + text (tokens worth / 1e6)^-q) (entries / 4096)^r, where
+tokens are those of a vocabulary of 4,096, and text that is read again is worth less: Muennighoff et al. 2023. `density`
+is that of a corpus next to English Wikipedia's. What it leaves of a corpus is a factor of its own; of an unknown one it
+is their mean, and how much they differ is a part of the interval. Each record is also predicted by a law fitted
+without it.
 
 Trainings of fewer than a million tokens are left out: up to there all sizes learn how frequent tokens are, and nothing
 of their context. Of records that differ in the rate alone, the best counts.
@@ -70,28 +71,28 @@ def main() -> None:
 def usual(rows: list[Row]) -> list[Row]:
     """Return the records that differ in size, text, readings or entries alone, each at its best rate."""
     best: dict[tuple[Any, ...], Row] = {}
-    dense = densities(rows)
+    usual = usual_density(rows)
     for row in sorted(rows, key=lambda row: -row[BITS]):
         if row["tokens"] >= LEAST and USUAL.items() <= row.items():
             key = tuple(row[key] for key in ("corpus", "words", "readings", "size", "entries", "seed"))
-            best[key] = row | {"dense": dense[row["corpus"]] / dense[CORPUS]}
+            longer = row["bytes_a_token"] / row["bytes_a_usual_token"]
+            best[key] = row | {
+                "dense": row["density"] / usual,
+                "once": row["tokens_once"] * longer,
+                "read": row["tokens"] * longer,
+            }
     return list(best.values())
 
 
-def densities(rows: list[Row]) -> dict[str, float]:
-    """Return the density of each corpus: the mean of its records', each of a sample."""
-    found: dict[str, list[float]] = {}
-    for row in rows:
-        if "density" in row:
-            found.setdefault(row["corpus"], []).append(row["density"])
-    return {corpus: float(np.mean(values)) for corpus, values in found.items()}
+def usual_density(rows: list[Row]) -> float:
+    """Return the density of the usual corpus: the mean of its records', each of a sample."""
+    return float(np.mean([row["density"] for row in rows if row["corpus"] == CORPUS]))
 
 
 def expected(coefficients: dict[str, float], factor: float, row: Row) -> float:
-    once = row["tokens_once"] * row["bytes_a_token"]
     readings = row["tokens"] / row["tokens_once"]
     inner = law.outside_embeddings(row["parameters"], row["entries"], int(row["size"].split("x")[1]))
-    return factor * law.bits_per_byte(coefficients, inner, once, readings, row["entries"], row["dense"])
+    return factor * law.bits_per_byte(coefficients, inner, row["once"], readings, row["entries"], row["dense"])
 
 
 def fit(rows: list[Row]) -> tuple[dict[str, float], dict[str, float]]:
@@ -114,7 +115,7 @@ def fit(rows: list[Row]) -> tuple[dict[str, float], dict[str, float]]:
 
 def text_of(rows: list[Row], found: dict[str, float], factors: dict[str, float], residual: float) -> str:
     """Return the data file."""
-    read = [row["tokens"] * row["bytes_a_token"] * row["dense"] for row in rows]
+    read = [row["read"] for row in rows]
     english = [row for row in rows if row["corpus"] == CORPUS]
     levels = [math.log(one) for one in factors.values()]
     made = (
@@ -123,12 +124,12 @@ def text_of(rows: list[Row], found: dict[str, float], factors: dict[str, float],
             "residual": round(residual, 4),  # of the logarithm, each record predicted without it
             "level": round(math.exp(float(np.mean(levels))), 4),  # of an unknown corpus, and how much corpora differ
             "levels": round(float(np.std(levels, ddof=1)) if levels[1:] else 0.1, 4),
-            "density": round(densities(rows)[CORPUS], 4),
+            "density": round(usual_density(rows), 4),
             "records": len(rows),
             "factors_of_corpora": {key: round(value, 3) for key, value in factors.items()},
             "least_tokens": LEAST,
             "range": {
-                "bytes_read": [round(min(read)), round(max(read))],
+                "tokens_read": [round(min(read)), round(max(read))],
                 "words": sorted({row["words"] for row in rows}),
                 "readings": max(row["readings"] for row in rows),
             },
@@ -170,8 +171,8 @@ def draw(rows: list[Row], found: dict[str, float], factors: dict[str, float], pa
             continue
         mine = sorted((row for row in rows if row["corpus"] == corpus), key=lambda row: row["tokens"])
         left = [100 * (row[BITS] / expected(found, factors[corpus], row) - 1) for row in mine]
-        curves.append((corpus, [row["tokens"] * row["bytes_a_token"] / 1e6 for row in mine], left))
-    figure = plots.lines(curves, "million bytes read", "measured against predicted, %")
+        curves.append((corpus, [row["read"] / 1e6 for row in mine], left))
+    figure = plots.lines(curves, "million tokens of 4,096 entries read", "measured against predicted, %")
     path.write_text(plots.svg(figure), encoding="utf-8")
 
 

@@ -26,7 +26,7 @@ def main() -> None:
 
 def best(words: int, hours: float, rates: probe.Rates) -> Choice:
     """Return the plan of a text by its number of words."""
-    text = Text(words, int(words * BYTES_A_WORD), 1.0, True, words / COUNTED)
+    text = Text(words, int(words * BYTES_A_WORD), None, True, words / COUNTED)
     return best_of_sizes(hours, text, rates, 1.0, Typed())[0]
 
 

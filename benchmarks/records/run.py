@@ -25,7 +25,8 @@ import yaml
 from benchmarks.shared import read
 from model.config import ModelConfig
 from model.tracking.metrics_file import read_metrics
-from model.training import cost, law, probe
+from model.training import cost, probe
+from model.training.density import Sample
 from pipeline.records.checkpoint_folder import read_field
 from pipeline.records.manifest import require_manifest
 from pipeline.records.metrics import BITS, CorpusCounts, TrainingSummary
@@ -104,15 +105,19 @@ def trained(row: Row, corpora: Path) -> Row:
         f"seed={row['seed']}",
         *COMMON.split(),
     )
-    return record_of(row | {"density": density_of(texts / f"{words}.jsonl")}, Path(out), counts, spent)
+    return record_of(
+        row | {"density": density_of(texts / f"{words}.jsonl", texts / "held_out.jsonl")}, Path(out), counts, spent
+    )
 
 
-def density_of(path: Path) -> float:
-    """Return the density of a text, as plans measure it."""
-    sample = law.Sample()
-    for row in read(path):
-        sample.add(row["text"])
-    return round(sample.density(), 4)
+def density_of(*paths: Path) -> Row:
+    """Return the density of a text, as plans measure it, whose last file is held out."""
+    sample = Sample()
+    for order, path in enumerate(reversed(paths)):
+        for row in read(path):
+            sample.add(row["text"], bytes([order]))
+    found = sample.density()
+    return {"density": round(found.bits, 4), "bytes_a_usual_token": round(found.token, 4)} if found else {}
 
 
 def record_of(row: Row, out: Path, counts: CorpusCounts, spent: float) -> Row:

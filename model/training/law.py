@@ -3,22 +3,19 @@
 Its coefficients are in `law.yaml`, which `python -m benchmarks.records.law` writes; PyTorch is not imported.
 """
 
-import hashlib
-import heapq
-import lzma
 import math
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from model.training.density import Density
 from pipeline.common.tables import read_table
 
 MILLION = 1e6
 USUAL = 4096  # entries of the vocabulary of most records
+REPEATED = 0.3  # least bits of a token, next to the usual text's, as of text that repeats itself
 FEWER = 0.25  # power of the entries by which tokens of smaller vocabularies are shorter, as of 800 of English
-SAMPLE, PIECE = 200_000, 6_000  # bytes of a text whose density is measured, and of a piece of it
-SHORTER = 0.1  # power of the bytes by which less of English is compressed worse, from 3,000 of them on
 
 
 @dataclass(frozen=True)
@@ -43,49 +40,20 @@ def table() -> dict[str, Any]:
 
 
 def worth(once: float, readings: float, half: float) -> float:
-    """Return the bytes of new text that reading `once` bytes so often is worth: at most 1 + `half` times as many."""
+    """Return the tokens of new text that reading `once` so often is worth: at most 1 + `half` times as many."""
     return once * (readings if readings <= 1 else 1 + half * -math.expm1(-(readings - 1) / half))
-
-
-class Sample:
-    """Pieces of a text's documents, those of the least hashes, about `SAMPLE` bytes: their order does not count."""
-
-    def __init__(self) -> None:
-        self._pieces: list[tuple[int, bytes]] = []  # a heap: of the greatest hash first
-        self._size = 0
-
-    def add(self, text: str) -> None:
-        """Add a document."""
-        data = text.encode(errors="replace")
-        for start in range(0, len(data), PIECE):
-            piece = data[start : start + PIECE]
-            key = int.from_bytes(hashlib.blake2b(piece, digest_size=8).digest())
-            heapq.heappush(self._pieces, (-key, piece))
-            self._size += len(piece)
-            while self._size - len(self._pieces[0][1]) >= SAMPLE:
-                self._size -= len(heapq.heappop(self._pieces)[1])
-
-    def density(self) -> float:
-        """Return the bits that a general compressor leaves of a byte of text without white space.
-
-        A letter of two bytes says no more than one of one: so scripts, and in part languages, compare. A text shorter
-        than `SAMPLE` is as dense as that of which it may be a part.
-        """
-        text = b"\n".join(piece for _, piece in sorted(self._pieces, reverse=True))
-        of_part = min(1.0, self._size / SAMPLE) ** SHORTER
-        return float(of_part * 8 * len(lzma.compress(text)) / len(b"".join(text.split())))
 
 
 def bits_per_byte(
     law: dict[str, float], parameters: float, once: float, readings: float, entries: float, dense: float
 ) -> float:
-    """Return the expected bits per byte of a model trained on text of `once` bytes, without white space.
+    """Return the expected bits per byte of a model trained on `once` tokens of a vocabulary of `USUAL` entries.
 
     Its `parameters` are those outside the embeddings: a row of a vocabulary reads no context. `dense` is the text's
-    density next to that of the usual one, in whose bytes the law counts.
+    density next to that of the usual one.
     """
     of_size = law["size"] * (parameters / MILLION) ** -law["size_power"]
-    of_text = law["text"] * (worth(once * dense, readings, law["readings"]) / MILLION) ** -law["text_power"]
+    of_text = law["text"] * (worth(once, readings, law["readings"]) / MILLION) ** -law["text_power"]
     return float(dense * (law["least"] + of_size + of_text) * (entries / USUAL) ** law["entries_power"])
 
 
@@ -94,22 +62,30 @@ def outside_embeddings(parameters: float, entries: int, hidden: int) -> float:
     return parameters - entries * (hidden + 1)
 
 
-def expect(parameters: float, once: float, readings: float, entries: int, dense: float = 1.0) -> Expected:
-    """Return what the law expects; its interval is wider the further it is from the records."""
+def expect(parameters: float, once: float, readings: float, entries: int, text: Density | None = None) -> Expected:
+    """Return what the law expects of `once` bytes of a text; its interval is wider the further it is from the records.
+
+    A text of unknown density is taken as the usual one.
+    """
     known = table()
+    usual = Density(known["density"], bytes_a_token(USUAL))
+    text = text or usual
+    once = once / text.token
+    dense = max(text.bits / usual.bits, REPEATED * usual.token / text.token)
     unbound = known["level"] * bits_per_byte(known["law"], parameters, once, readings, entries, dense)
-    guess = dense * math.log2(entries) / bytes_a_token(entries)  # of who knows nothing
+    guess = math.log2(entries) / bytes_a_token(entries, text)  # of who knows nothing
     bits = min(unbound, guess)
-    low, high = known["range"]["bytes_read"]
-    beyond = max(1.0, once * dense * readings / high, low / max(once * dense * readings, 1.0))
+    low, high = known["range"]["tokens_read"]
+    beyond = max(1.0, once * readings / high, low / max(once * readings, 1.0))
     spread = math.exp(2 * math.hypot(known["residual"] * (1 + math.log(beyond)), known["levels"]))
     return Expected(bits, bits / spread, min(bits * spread, guess), beyond, unbound)
 
 
-def bytes_a_token(entries: int) -> float:
-    """Return the bytes of a token of the usual text, without white space."""
+def bytes_a_token(entries: int, text: Density | None = None) -> float:
+    """Return the bytes of a token, without white space, of the usual text or another."""
     shorter: float = min(1.0, entries / USUAL) ** FEWER
-    return near("bytes_a_token", entries) * shorter
+    usual = near("bytes_a_token", USUAL)
+    return near("bytes_a_token", entries) * shorter * (text.token / usual if text else 1.0)
 
 
 def near(name: str, value: float) -> float:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from model.training import cost, law, probe
+from model.training.density import Density, Sample
 from pipeline.cli.hydra_patches import NUMBER
 from pipeline.cli.overrides import Words, separate_options
 from pipeline.common import cores
@@ -47,7 +48,6 @@ LEAST, LEAST_STEPS = 0.3, 20  # of the hours: what training has at least
 LATE = 1.1  # times the hours after which a run ends late
 PART = 2**26  # bytes of a file range
 LONGEST = 16  # bytes of a token, at most
-REPEATED = 0.3  # least density, as of text that repeats itself
 SHOWN = (0.5, 1.0, 2.0, 4.0, 8.0)  # hours of the table
 
 
@@ -56,7 +56,7 @@ class Text(NamedTuple):
 
     words: int
     bytes: int  # of UTF-8, without white space
-    dense: float  # how much a byte says, next to one of the law's usual text
+    density: Density | None
     whole: bool  # False: the hours do not suffice to read more
     seconds: float  # of counting all of it
 
@@ -252,7 +252,7 @@ def candidates(hours: float, text: Text, rates: probe.Rates, share: float, typed
     step, passes = typed.length * typed.batch, EVALUATIONS * EVALUATED * typed.length / 3  # forward passes alone
     for layers, hidden in dict.fromkeys(wanted):
         for entries in tried if typed.entries is None else [typed.entries]:
-            bytes_a_token = law.bytes_a_token(entries) / text.dense
+            bytes_a_token = law.bytes_a_token(entries, text.density)
             model = replace(probe.model_of(layers, hidden, entries), **typed.sizes)
             rate = probe.rate_at(rates, probe.operations(model, typed.length))
             once = text.bytes * share
@@ -262,7 +262,7 @@ def candidates(hours: float, text: Text, rates: probe.Rates, share: float, typed
             steps = typed.steps or max(1, round(tokens / step / known["fill"]))
             readings, parameters = tokens * bytes_a_token / once, cost.parameters(model)
             inner = law.outside_embeddings(parameters, entries, hidden)
-            expected = law.expect(inner, once, readings, entries, text.dense)
+            expected = law.expect(inner, once, readings, entries, text.density)
             yield Choice(f"{layers}x{hidden}", entries, parameters, steps, tokens, readings, expected, tokens / room)
 
 
@@ -273,19 +273,18 @@ def count(config: PrepareConfig, most: float) -> Text:
         InputError: it cannot be read, or has none.
     """
     began = time.perf_counter()
-    words, size, sample, whole = 0, 0, law.Sample(), True
+    words, size, sample, whole = 0, 0, Sample(), True
     for document in DocumentReader(config).distinct(PART, DocumentCounts()):
         parts = document.text.split()
         words += len(parts)
         size += sum(len(part.encode(errors="replace")) for part in parts)
-        sample.add(document.text)
+        sample.add(document.text, document.hash)
         if not (whole := max(words, size / LONGEST) <= most):
             break
     if not words:
         raise ConfigError("has no words to plan for", "corpus.path", config.corpus.path)
-    dense = min(max(sample.density() / law.table()["density"], REPEATED), 1 / REPEATED)
     seconds = math.ceil(time.perf_counter() - began)  # the same of the same text, if it is small
     expected = None if whole else estimate.estimate_preparation(config)
     if expected and expected.seconds:  # of all of the text
         seconds = max(seconds, math.ceil(expected.seconds / PREPARED))
-    return Text(words, size, dense, whole, seconds)
+    return Text(words, size, sample.density(), whole, seconds)

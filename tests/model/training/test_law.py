@@ -1,12 +1,11 @@
 """The law of `hours=`: what must hold whatever its coefficients are; what a step takes on this machine."""
 
 import os
-from string import ascii_lowercase
 
-import numpy as np
 import pytest
 
 from model.training import law, probe
+from model.training.density import Density
 
 
 def test_more_of_anything_is_never_expected_to_be_worse():
@@ -24,8 +23,9 @@ def test_a_text_read_again_is_worth_less_than_a_new_one_and_more_than_none():
 
 
 def test_an_interval_is_wider_beyond_the_records():
-    low, high = law.table()["range"]["bytes_read"]
-    within, far, little = (law.expect(1e6, once, 1.0, 4096) for once in (high, 100 * high, low / 100))
+    low, high = law.table()["range"]["tokens_read"]
+    token = law.bytes_a_token(4096)
+    within, far, little = (law.expect(1e6, once * token, 1.0, 4096) for once in (high, 100 * high, low / 100))
     assert within.beyond == 1.0
     assert far.beyond == pytest.approx(100)
     assert little.beyond == pytest.approx(100)
@@ -34,18 +34,15 @@ def test_an_interval_is_wider_beyond_the_records():
 
 
 def test_no_model_is_expected_to_be_worse_than_a_guess():
-    found = law.expect(1e6, 1000.0, 1.0, 4096, dense=1.5)
-    assert found.low < found.bits == found.high == pytest.approx(1.5 * 12 / law.table()["bytes_a_token"][4096])
-    assert law.expect(1e5, 1e6, 2.4, 800, dense=0.83).high > 3.07, "measured of English books"
+    found = law.expect(1e6, 1000.0, 1.0, 4096, text=Density(3.5, 2.0))
+    assert found.low < found.bits == found.high == pytest.approx(12 / 2.0)
+    assert law.expect(1e5, 1e6, 2.4, 800).high > 3.07, "measured of English books"
 
 
-def test_less_of_a_text_is_about_as_dense():
-    rng = np.random.default_rng(2)
-    text = "".join(rng.choice(list("etaoin shrdlu"), 2 * law.SAMPLE, p=rng.dirichlet([1] * 13)))
-    part, whole = law.Sample(), law.Sample()
-    part.add(text[:20_000])
-    whole.add(text)
-    assert part.density() < 1.02 * whole.density()
+def test_an_unknown_text_is_the_usual_one():
+    known = law.table()
+    usual = Density(known["density"], known["bytes_a_token"][4096])
+    assert law.expect(1e6, 1e7, 1.0, 4096) == law.expect(1e6, 1e7, 1.0, 4096, usual)
 
 
 def test_a_setting_is_between_those_of_the_nearest_sizes():
@@ -62,31 +59,6 @@ def test_rates_are_between_the_measured_ones_and_then_as_many_operations_a_secon
     assert probe.rate_at(rates, 1e5) == pytest.approx(4000.0)
     assert probe.rate_at(rates, 4e8) == pytest.approx(10.0)
     assert probe.rate_at([(1e5, 30.0), *rates], 1e5) == pytest.approx(4000.0)  # the smallest was disturbed
-
-
-def test_the_density_of_a_text_is_that_of_all_its_parts_in_any_order():
-    rng = np.random.default_rng(0)
-    sparse, dense = (
-        ["".join(rng.choice(list(letters), 3000)) for _ in range(300)] for letters in ("ab", ascii_lowercase)
-    )
-    found = {}
-    for name, texts in {"a": sparse, "b": dense, "ab": sparse + dense, "ba": dense + sparse}.items():
-        sample = law.Sample()
-        for text in texts:
-            sample.add(text)
-        found[name] = sample.density()
-    assert found["ab"] == found["ba"]
-    assert 1.3 * found["a"] < found["ab"] < found["b"] / 1.3
-
-
-def test_one_long_document_is_as_dense_as_its_pieces():
-    rng = np.random.default_rng(1)
-    whole, parts = law.Sample(), law.Sample()
-    texts = ["".join(rng.choice(list(ascii_lowercase), law.PIECE)) for _ in range(60)]
-    whole.add("".join(texts))
-    for text in texts:
-        parts.add(text)
-    assert whole.density() == parts.density()
 
 
 @pytest.mark.slow

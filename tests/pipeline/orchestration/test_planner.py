@@ -96,7 +96,7 @@ def test_a_plan_knows_an_existing_vocabulary_and_a_new_text(words, tmp_path):
 
 
 def test_what_a_step_takes_fits_the_hours():
-    text = planner.Text(5_000_000, 25_000_000, 1.0, True, 1.0)
+    text = planner.Text(5_000_000, 25_000_000, None, True, 1.0)
 
     def steps(**typed):
         found = planner.best_of_sizes(1.0, text, RATES, 0.95, replace(planner.Typed(sizes={"hidden": 128}), **typed))
@@ -141,7 +141,7 @@ def test_letters_of_two_bytes_say_as_much_as_those_of_one(words, tmp_path):
 
 def test_no_text_is_read_more_often_than_was_measured():
     known = law.table()["range"]["readings"]
-    text = planner.Text(50_000, 250_000, 1.0, True, 1.0)
+    text = planner.Text(50_000, 250_000, None, True, 1.0)
     few, many = (list(planner.candidates(hours, text, RATES, 0.95)) for hours in (0.1, 100.0))
     assert max(one.readings for one in many) == pytest.approx(known)
     assert all(more.steps >= less.steps for less, more in zip(few, many, strict=True))
@@ -151,13 +151,13 @@ def test_no_text_is_read_more_often_than_was_measured():
 def test_a_vocabulary_is_planned_for_no_less_text_than_it_was_tried_on():
     least = law.table()["text_of_entries"]
     for size in (10**5, 10**6, 10**7):
-        text = planner.Text(size // 5, size, 1.0, True, 1.0)
+        text = planner.Text(size // 5, size, None, True, 1.0)
         planned = {one.entries for one in planner.candidates(1.0, text, RATES, 0.95)}
         assert planned == {min(least)} | {entries for entries in least if least[entries] <= size}
 
 
 def test_a_plan_of_too_few_tokens_says_so():
-    text = planner.Text(6_000_000, 30_000_000, 1.0, True, 10.0)
+    text = planner.Text(6_000_000, 30_000_000, None, True, 10.0)
     for hours, said in ((0.02, True), (1.0, False)):
         best, *_ = planner.best_of_sizes(hours, text, RATES, 0.95, planner.Typed())
         assert best.entries == 4096, "of those no better than a guess, that of most tokens"

@@ -1,0 +1,113 @@
+"""How much a text says: the bits of its bytes that the neighbours of a token leave open.
+
+A model first learns which tokens are neighbours. So languages and kinds of text differ for it about as they do
+here, where a second of counting is enough; how far a compressor gets says less. PyTorch is not imported.
+"""
+
+import hashlib
+import heapq
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from scipy import sparse
+
+from pipeline.tokenization import wordpiece
+from pipeline.tokenization.learning import learn_entries
+from pipeline.tokenization.wordpiece import SPECIAL, WordPiece
+
+SAMPLE, PIECE = 1_600_000, 5_000  # characters of a text whose density is measured, and of a piece of it
+HELD_OUT = 0.1  # of them, whose tokens are guessed
+ENTRIES = 4096  # of their vocabulary
+SEEN = 200_000  # tokens whose neighbours are counted
+GUESSED, PART = 16_000, 2_000  # tokens, and those at once: each takes a row of all entries
+DISCOUNT = 0.75  # of a count, for the pairs that were not seen
+SHORTER = 0.13  # power of the tokens by which fewer say less of their neighbours
+LEAST = 100  # tokens that say something
+Ids = npt.NDArray[np.integer[Any]]
+Floats = npt.NDArray[np.float64]
+
+
+class Density(NamedTuple):
+    """What a text says."""
+
+    bits: float  # of a byte without white space, with the tokens on both sides known
+    token: float  # bytes of a token of the usual vocabulary
+
+
+class Sample:
+    """Pieces of a text's documents, about `SAMPLE` characters, of the least hashes: their order does not count."""
+
+    def __init__(self) -> None:
+        self._pieces: list[tuple[int, bytes, str]] = []  # a heap: of the greatest hash first
+        self._size = 0
+
+    def add(self, text: str, digest: bytes) -> None:
+        """Add a document with its hash: the first are held out, as a training holds them out."""
+        for start in range(0, len(text), PIECE):
+            piece = text[start : start + PIECE]
+            key = int.from_bytes(hashlib.blake2b(piece.encode(errors="replace"), digest_size=8).digest())
+            heapq.heappush(self._pieces, (-key, digest, piece))
+            self._size += len(piece)
+            while self._size - len(self._pieces[0][2]) >= SAMPLE:
+                self._size -= len(heapq.heappop(self._pieces)[2])
+
+    def density(self) -> Density | None:
+        """Measure the text, of which a short one may be a part; None if it is too short to say anything."""
+        halves = self._halves()
+        source = wordpiece.build(list(SPECIAL), lowercase=True, new=True)
+        entries = learn_entries(halves[:1], source, ENTRIES)
+        tokenizer = WordPiece(wordpiece.build(entries, lowercase=True, new=True))
+        seen, guessed = (ids[ids != tokenizer.unk] for ids, _ in map(tokenizer.encode, ([half] for half in halves)))
+        if min(len(seen), len(guessed)) < LEAST:
+            return None
+        sizes = np.array([len(entry.removeprefix("##").encode()) for entry in tokenizer.vocab])
+        shorter = min(1.0, len(seen) / SEEN) ** SHORTER
+        return Density(bits_between(seen[:SEEN], guessed, sizes) * shorter, float(sizes[seen].mean()))
+
+    def _halves(self) -> tuple[str, str]:
+        """Return the text whose neighbours are counted, and that to guess: other documents, if there are several."""
+        pieces = sorted((digest, -key, piece) for key, digest, piece in self._pieces)
+        begins = [at for at in range(1, len(pieces)) if pieces[at][0] != pieces[at - 1][0]]
+        texts = [piece for _, _, piece in pieces]
+        if not begins:
+            whole = "\n".join(texts)
+            cut = math.ceil(HELD_OUT * len(whole))
+            return whole[cut:], whole[:cut]
+        least = np.searchsorted(np.cumsum([len(text) for text in texts]), HELD_OUT * self._size) + 1
+        cut = next((at for at in begins if at >= least), begins[-1])
+        return "\n".join(texts[cut:]), "\n".join(texts[:cut])
+
+
+def bits_between(seen: Ids, guessed: Ids, sizes: npt.NDArray[np.int64]) -> float:
+    """Return the bits of a byte of tokens `guessed` (T,), as those before and behind them stand in `seen` (S,).
+
+    Each side gives every entry a probability by its counts, with an absolute discount (Ney et al. 1994); together they
+    have their product over the entry's own, as if the sides knew nothing of each other. `sizes` (V,) are in bytes.
+    """
+    own = np.bincount(seen, minlength=len(sizes)) + 0.5
+    own = own / own.sum()
+    sides = [(-1, *neighbours(seen[:-1], seen[1:], len(sizes))), (1, *neighbours(seen[1:], seen[:-1], len(sizes)))]
+    places = np.unique(np.linspace(1, len(guessed) - 2, GUESSED).astype(np.int64))
+    bits = 0.0
+    for at in np.array_split(places, -(-len(places) // PART)):
+        (left, of_left), (right, of_right) = (
+            (known[guessed[at + step]], rest[guessed[at + step]]) for step, known, rest in sides
+        )
+        token = guessed[at]
+        of_token = (np.arange(len(at)), token)
+        mine = (left[of_token].A1 + of_left * own[token]) * (right[of_token].A1 + of_right * own[token]) / own[token]
+        both = left.multiply(right).multiply(1 / own).sum(axis=1).A1
+        every = both + of_left * (1 - of_right) + of_right * (1 - of_left) + of_left * of_right
+        bits += float(np.log2(every / mine).sum())
+    return bits / float(sizes[guessed[places]].sum())
+
+
+def neighbours(known: Ids, tokens: Ids, entries: int) -> tuple[Any, Floats]:
+    """Return the discounted probabilities of `tokens` (T,) by the `known` one of each (V, V), and the rest (V,)."""
+    counts = sparse.csr_matrix((np.ones(len(tokens)), (known, tokens)), shape=(entries, entries))
+    counts.sum_duplicates()
+    of_all = np.repeat(counts.sum(axis=1).A1, np.diff(counts.indptr))
+    counts.data = (counts.data - DISCOUNT) / of_all
+    return counts, 1 - counts.sum(axis=1).A1

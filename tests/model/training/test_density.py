@@ -1,0 +1,64 @@
+"""What a text says by its neighbours: exact for a chain, the same in any order, and of other documents."""
+
+import numpy as np
+import pytest
+
+from model.training.density import Density, Sample, bits_between
+from tests.support.forked import ROOT
+
+PAGES = [path.read_text(encoding="utf-8") for path in sorted((ROOT / "docs").rglob("*.md"))]
+
+
+def measured(texts, digests):
+    """The density of documents with these hashes."""
+    sample = Sample()
+    for text, digest in zip(texts, digests, strict=True):
+        sample.add(text, digest)
+    found = sample.density()
+    assert isinstance(found, Density)
+    return found
+
+
+def each(texts):
+    """A hash for each document."""
+    return [bytes([order]) for order, _ in enumerate(texts)]
+
+
+def test_of_a_chain_nothing_is_left_but_what_its_probabilities_leave():
+    rng, entries = np.random.default_rng(0), 5
+    steps = rng.dirichlet([0.5] * entries, entries)
+    tokens = [0]
+    for draw in rng.random(60_000):
+        tokens.append(min(int(np.searchsorted(np.cumsum(steps[tokens[-1]]), draw)), entries - 1))
+    often = np.linalg.matrix_power(steps, 100)[0]
+    left = 0.0
+    for before, behind in np.ndindex(entries, entries):
+        joint = often[before] * steps[before] * steps[:, behind]  # (entries,) of what is between
+        left -= (joint * np.log2(joint / joint.sum())).sum()
+    seen, guessed = np.array(tokens[:50_000]), np.array(tokens[50_000:])
+    assert bits_between(seen, guessed, np.full(entries, 2)) == pytest.approx(left / 2, rel=0.03)
+
+
+def test_documents_count_in_any_order():
+    texts = PAGES[:20]
+    digests = each(texts)
+    assert measured(texts, digests) == measured(texts[::-1], digests[::-1])
+
+
+def test_less_of_a_text_is_about_as_dense():
+    assert measured(PAGES[::4], each(PAGES[::4])).bits == pytest.approx(measured(PAGES, each(PAGES)).bits, rel=0.15)
+
+
+def test_what_a_document_repeats_is_not_known_from_it():
+    rng = np.random.default_rng(1)
+    sentences = [" ".join(rng.permutation(PAGES[0].split())[:40]) for _ in range(20)]
+    texts = [" ".join([sentence] * 40) for sentence in sentences]
+    pieces = [text[start : start + 4000] for text in texts for start in range(0, len(text), 4000)]
+    assert measured(texts, each(texts)).bits > 1.4 * measured(pieces, each(pieces)).bits
+
+
+def test_a_text_of_few_words_says_nothing():
+    sample = Sample()
+    for word in ("", "one", "two"):
+        sample.add(word, word.encode())
+    assert sample.density() is None
