@@ -105,9 +105,8 @@ def trained(row: Row, corpora: Path) -> Row:
         f"seed={row['seed']}",
         *COMMON.split(),
     )
-    return record_of(
-        row | {"density": density_of(texts / f"{words}.jsonl", texts / "held_out.jsonl")}, Path(out), counts, spent
-    )
+    row |= density_of(texts / f"{words}.jsonl", texts / "held_out.jsonl")
+    return record_of(row, Path(out), counts, spent)
 
 
 def density_of(*paths: Path) -> Row:
