@@ -5,7 +5,6 @@ All buckets of a task are sorted and drawn from together: the cost of a shard is
 
 import dataclasses
 import itertools
-from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,7 +17,7 @@ from pipeline.filtering import filters, minhash
 from pipeline.preparation import timings
 from pipeline.preparation.dedup import GONE, as_numbers
 from pipeline.preparation.documents import DocumentCounts
-from pipeline.preparation.dropped import Dropped, from_bytes
+from pipeline.preparation.dropped import from_bytes
 from pipeline.preparation.plan import PreparePlan
 from pipeline.preparation.shard_sizes import check_tokens
 from pipeline.preparation.shuffle import take, token_count, token_counts
@@ -41,14 +40,10 @@ class Buckets:
     copies: np.ndarray  # (D,) 1 where held out
     words: np.ndarray  # (D,) separated by white space
     read: np.ndarray  # (B,) documents of each bucket before any was left out
-    duplicates: np.ndarray  # (B,) left out as equal
-    near: np.ndarray  # (B,) left out as nearly equal
-    dropped: Dropped  # those left out
-    lost: Counter[str]  # tokens of those left out
 
 
-def load(plan: PreparePlan, write: int, table: pa.Table, found: np.ndarray) -> Buckets:
-    """Return the buckets of a writing task from its documents `table`, in the corpus's order.
+def load(plan: PreparePlan, write: int, table: pa.Table, found: np.ndarray, account: DocumentCounts) -> Buckets:
+    """Return the buckets of a writing task from its documents `table`, in the corpus's order; count those left out.
 
     `found` `(N, 2)` has the hashes of near duplicates.
     """
@@ -65,13 +60,15 @@ def load(plan: PreparePlan, write: int, table: pa.Table, found: np.ndarray) -> B
     equal, order = order[~new & ~gone], order[new & ~gone]
     hashes = raw[order]
     near = np.isin(minhash.keys_of(hashes), minhash.keys_of(found))
-    dropped = Dropped()
-    for rows, *why in ((equal, "duplicate", ""), (order[near], "filtered", filters.NEAR)):
-        dropped.merge((from_bytes(name), *why) for name in table["id"].take(pa.array(rows)).to_pylist())
     tokens = token_counts(table["ids"].combine_chunks())
-    lost = Counter(duplicate=int(tokens[equal].sum()), filtered=int(tokens[order][near].sum()))
-    left_out = (bucket, bucket[equal], bucket[order][near])
-    read, duplicates, similar = (np.bincount(part, minlength=end - first) for part in left_out)
+    for rows, outcome, reason in ((equal, "duplicate", ""), (order[near], "filtered", filters.NEAR)):
+        left = map(from_bytes, table["id"].take(pa.array(rows)).to_pylist())
+        account.left_out.merge((name, outcome, reason) for name in left)
+        account.documents[outcome] += len(rows)
+        account.lost[outcome] += int(tokens[rows].sum())
+    if near.any():
+        account.filtered[filters.NEAR] += int(near.sum())
+    read = np.bincount(bucket, minlength=end - first)
     order = order[~near]
     ids = take(table["ids"].combine_chunks(), order)
     bucket, words = bucket[order], table["words"].to_numpy()[order]
@@ -87,19 +84,17 @@ def load(plan: PreparePlan, write: int, table: pa.Table, found: np.ndarray) -> B
         buckets=np.searchsorted(bucket, np.arange(end - first + 1)),
     )
     names = [plan.shard_name(number) for number in range(first, end)]
-    return Buckets(names, documents, copies, words, read, duplicates, similar, dropped, lost)
+    return Buckets(names, documents, copies, words, read)
 
 
-def write(plan: PreparePlan, buckets: Buckets, report: Callable[[float], None]) -> DocumentCounts:
-    """Write the shards of some buckets; return their counts."""
-    account = DocumentCounts(left_out=buckets.dropped, lost=buckets.lost)
+def write(plan: PreparePlan, buckets: Buckets, account: DocumentCounts, report: Callable[[float], None]) -> None:
+    """Write the shards of some buckets, and add their counts."""
     with timings.on("pairs"):
         drawn = draw_pairs(plan, buckets, account, report)
     for k in range(len(buckets.names)):
         if buckets.read[k]:
             with timings.on("write"):
                 write_bucket(plan, buckets, k, drawn[k], account)
-    return account
 
 
 def write_bucket(plan: PreparePlan, buckets: Buckets, k: int, drawn: TokenPairs, account: DocumentCounts) -> None:
@@ -108,10 +103,7 @@ def write_bucket(plan: PreparePlan, buckets: Buckets, k: int, drawn: TokenPairs,
     written, split = int(mine.stop - mine.start), name.partition("-")[0]
     tokens, pairs = drawn
     special = np.where(pairs.b_len > 0, 3, 2)
-    outcomes = {"duplicate": buckets.duplicates[k], "filtered": buckets.near[k], "written": written}
-    account.documents.update({outcome: int(count) for outcome, count in outcomes.items()})
-    if buckets.near[k]:
-        account.filtered[filters.NEAR] += int(buckets.near[k])
+    account.documents["written"] += written
     random_next = int(pairs.is_random_next.sum())
     words, documents = buckets.words[mine], buckets.documents
     sentences = documents.starts[[mine.start, mine.stop]]
