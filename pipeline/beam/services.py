@@ -121,8 +121,14 @@ class Job:
                 raise RuntimeError("a task found an error in the input")
             if state == "RUNNING":
                 began = began or time.monotonic()
-                if not (scratch / "begun").exists():
-                    self.check_begun(time.monotonic() - began)
+                late = time.monotonic() - began >= self.runner.start_timeout
+                if late and not (scratch / "begun").exists():
+                    raise self.no_worker(
+                        f"the job is running, but no worker started within {self.runner.start_timeout:.0f} s; make "
+                        "sure that `python -m pipeline.beam.pool` runs there and the engine has free slots, or raise "
+                        "runner.start_timeout",
+                        "the engine",
+                    )
             if lost_worker is not None and (how := lost_worker()):
                 raise JobLost(f"runner={self.name}: a worker process died ({how})", "rerun the command")
             time.sleep(POLL)
@@ -130,16 +136,6 @@ class Job:
             raise self.cancelled()
         if state != "DONE":
             raise self.failure(self.reason(), (scratch / "begun").exists())
-
-    def check_begun(self, waited: float) -> None:
-        """Raise ConfigError if the start timeout has expired."""
-        if waited < self.runner.start_timeout:
-            return
-        raise self.no_worker(
-            f"the job is running, but no worker started within {self.runner.start_timeout:.0f} s; make sure that "
-            "`python -m pipeline.beam.pool` runs there and the engine has free slots, or raise runner.start_timeout",
-            "the engine",
-        )
 
     def no_worker(self, problem: str, else_where: str | None = None) -> ConfigError:
         """Return the error of workers that do not start."""
