@@ -19,7 +19,7 @@ from pipeline.config import EvaluateConfig, StageConfig
 from pipeline.console.redact import redact
 from pipeline.errors import InputError
 from pipeline.records.manifest import Manifest, enclosing_manifest
-from pipeline.stages.registry import stage_of
+from pipeline.stages.registry import KNOWN
 from pipeline.storage import places
 from pipeline.storage.checksums import sha256_of
 
@@ -178,7 +178,7 @@ def partial_fingerprint(config: StageConfig, sources: Sources, apart: tuple[str,
 
 def fingerprint_of(stage: str, settings: Settings, sources: Sources) -> str:
     """Return the fingerprint of a stage with these settings and fingerprints of its inputs."""
-    version = stage_of(stage).version
+    version = KNOWN[stage].version
     what = {"stage": stage, "version": version, "settings": settings, "inputs": sources}
     return sha256_of(json.dumps(what, sort_keys=True, default=dataclasses.asdict))
 
@@ -207,9 +207,9 @@ def compare_manifest(
         return present, file
     if present.fingerprint == wanted:
         return present, None
-    if present.version != stage_of(stage).version and stage_of(stage).quick:
+    if present.version != KNOWN[stage].version and KNOWN[stage].quick:
         return present, ""
-    old = config if present.version == stage_of(stage).version else _as_before(config)
+    old = config if present.version == KNOWN[stage].version else _as_before(config)
     same = present.inputs == dict(sources) and not changes(present.config, old)
     return present, None if same else ""
 

@@ -50,11 +50,6 @@ KNOWN = STAGES | {
 }
 
 
-def stage_of(name: str) -> Stage:
-    """Return a stage by name, including those outside of runs."""
-    return KNOWN[name]
-
-
 def placement_of(stage: str) -> str:
     """Return where a recipe's stage, or one of this type, runs."""
     return STAGES[type_of(stage)].placement

@@ -26,7 +26,7 @@ from pipeline.records.manifest import MANIFEST, Manifest, Result, file_checksums
 from pipeline.stages.fetch_inputs import Config, local_place, localise
 from pipeline.stages.fingerprints import Identity, changes, differences, fingerprint, pin, recognise
 from pipeline.stages.output_folder import OutputFolder, output_folder
-from pipeline.stages.registry import stage_of
+from pipeline.stages.registry import KNOWN
 from pipeline.storage.atomic import remove_leftovers, write_text
 from pipeline.storage.uploads import BackgroundUpload
 
@@ -185,7 +185,7 @@ def run(
         folder.check_free(in_place)
         present = recognise(stage, config, *identity)
         if present is not None:
-            same = present.version == stage_of(stage).version
+            same = present.version == KNOWN[stage].version
             age = "" if same else " (made by an earlier version of the code; rerun it with force=true)"
             terminal.say(f"{stage}: up to date{age}, {present.summary} -> {folder.place}")
             return present
@@ -215,7 +215,7 @@ def _delete(folder: OutputFolder, out: Path, wanted: str) -> None:
     """Delete a result, its manifest first; files of others and of other trainings stay."""
     folder.check_free(in_place=True)
     made = Manifest.read(folder.config.out)
-    progress = stage_of(folder.stage).progress.format(run_name(wanted))
+    progress = KNOWN[folder.stage].progress.format(run_name(wanted))
     files = made.files if made is not None and not progress else {}
     folder.discard(lambda name: name in files or (progress and name.startswith(f"{progress}/")))
     with writable(out):
@@ -287,7 +287,7 @@ def _made(
     manifest = Manifest(
         stage=target.stage,
         fingerprint=wanted,
-        version=stage_of(target.stage).version,
+        version=KNOWN[target.stage].version,
         config=dataclasses.asdict(config),
         inputs=sources,
         files=files,

@@ -3,12 +3,12 @@
 from pipeline.cli import composing
 from pipeline.config import RunConfig
 from pipeline.orchestration import compose_run, graph
-from pipeline.stages.registry import stage_of
+from pipeline.stages.registry import KNOWN
 
 
 def configured(stage, *words):
     """The configuration of a stage of a command line as typed."""
-    return composing.compose_config(stage, stage_of(stage).schema, list(words), asked=False)
+    return composing.compose_config(stage, KNOWN[stage].schema, list(words), asked=False)
 
 
 def composed(*words):
