@@ -162,7 +162,7 @@ def check_places(config: RunConfig, nodes: StageRecords) -> None:
     """Raise UserError if an external input does not exist, `workdir` is not writable, or a stage lacks something."""
     makers = makers_of({node.name: node.config for node in nodes})
     for node in (one for one in nodes if one.reason):
-        kind_of(node.name).check_places(node, config, makers)
+        kind_of(node.name).check_places(node.name, node.config, config, makers)
         for key, path in fingerprints.inputs(node.config).items():
             # Of a task its kind has looked for those that it reads.
             known = key.startswith("task.") or fingerprints.producer_of(path, makers) is not None

@@ -41,7 +41,7 @@ class Kind(Generic[C]):
         """
         return 0
 
-    def check_places(self, node: StageRecord, config: RunConfig, makers: Makers) -> None:
+    def check_places(self, name: str, one: C, config: RunConfig, makers: Makers) -> None:
         """Raise UserError where it will lack what is not there now."""
 
     def set_seed(self, made: C, seed: int, config: RunConfig, rename: Callable[[str], str]) -> None:
@@ -100,19 +100,18 @@ class Train(Kind[TrainConfig]):
             check_length(one.model, length, one.data, f"{name}.model.positions")
         return (one.model.positions or length) if one.start is None else 0
 
-    def check_places(self, node: StageRecord, config: RunConfig, makers: Makers) -> None:
+    def check_places(self, name: str, one: TrainConfig, config: RunConfig, makers: Makers) -> None:
         """Look for shards that no stage makes, for held-out ones, and for a key of W&B."""
-        assert isinstance(node.config, TrainConfig)
-        data, asked = node.config.data, node.config.tracking
+        data, asked = one.data, one.tracking
         made = {folder: fingerprints.producer_of(folder, makers) for folder in (*data.folders, *data.validation)}
         for folder in (folder for folder, maker in made.items() if maker is None):
-            require_manifest(folder, "prepare", f"{node.name}.{data.key_of(folder)}")
+            require_manifest(folder, "prepare", f"{name}.{data.key_of(folder)}")
         shares = [getattr(made[folder], "validation_share", None) for folder in data.held_out.folders]
-        cure = f"holds nothing out; set it above 0, or {node.name}.data.validation=[FOLDER]"
+        cure = f"holds nothing out; set it above 0, or {name}.data.validation=[FOLDER]"
         check(any(share != 0 for share in shares), cure, "prepare.validation_share", 0)
         kept = not config.executor.here or asked.name == "none" or asked.mode != "online" or wandb.has_key()
         cure = "W&B has no key here; run wandb login, or set this to offline"
-        check(kept, cure, f"{node.name}.tracking.mode", asked.mode)
+        check(kept, cure, f"{name}.tracking.mode", asked.mode)
 
     def set_seed(self, made: TrainConfig, seed: int, config: RunConfig, rename: Callable[[str], str]) -> None:
         """Train with it."""
@@ -205,19 +204,18 @@ class Evaluate(Kind[EvaluateConfig]):
             raise ConfigError(problem, f"{name}.sequence_length", one.sequence_length)
         return 0
 
-    def check_places(self, node: StageRecord, config: RunConfig, makers: Makers) -> None:
+    def check_places(self, name: str, one: EvaluateConfig, config: RunConfig, makers: Makers) -> None:
         """Look for the files of its task."""
-        assert isinstance(node.config, EvaluateConfig)
-        path = fingerprints.inputs(node.config).get("data")
+        path = fingerprints.inputs(one).get("data")
         if path is None or fingerprints.producer_of(path, makers) is not None or fetch_inputs.in_store(path):
             return
         if not places.is_folder(places.at(path)):
             return  # as of every input
         try:
-            examples.also_of(node.config)
-            evaluator_of(node.config.task).check_files(path, node.config.task)
+            examples.also_of(one)
+            evaluator_of(one.task).check_files(path, one.task)
         except UserError as error:
-            raise error.but(where=f"stage {node.name}") from error
+            raise error.but(where=f"stage {name}") from error
 
     def set_seed(self, made: EvaluateConfig, seed: int, config: RunConfig, rename: Callable[[str], str]) -> None:
         """Evaluate random weights, which do not depend on the seed of pre-training, once."""
