@@ -81,14 +81,13 @@ class Executor(ABC):
                 due = all(need in done for node in members for need in node.needs)
                 if not self.advance(name, members, due):
                     continue
-                made = {node.name: node.made() for node in members}
-                if None in made.values():
+                made = {node.name: manifest for node in members if (manifest := node.made())}
+                if len(made) < len(members):
                     now = time.monotonic()
                     if now - ended.setdefault(name, now) >= self.visible:
                         raise self.missing_output(name, members)
                     continue
                 for each, manifest in made.items():
-                    assert manifest is not None
                     summary, *warnings = manifest.summary.split(WARNING)
                     terminal.say_line(f"{self.tick}{each:<{width}}  {manifest.seconds:8.1f} s   {summary}")
                     for text in warnings:  # the end of a long line is cut
