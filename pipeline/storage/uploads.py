@@ -26,11 +26,6 @@ class BackgroundUpload:
         self._closing = False
         self._thread: threading.Thread | None = None
 
-    @property
-    def active(self) -> bool:
-        """Whether anything is put anywhere."""
-        return self._thread is not None
-
     def start(self, work: Work) -> None:
         """Begin; `work` puts all that is new."""
         self._work = work
@@ -56,7 +51,7 @@ class BackgroundUpload:
             StoreError, Restart: it could not be put.
         """
         with self._changed:
-            while self.active and self._done < self._saved and self._error is None:
+            while self._thread is not None and self._done < self._saved and self._error is None:
                 beat()
                 self._changed.wait(1.0)
             if self._error is not None:

@@ -128,8 +128,6 @@ class Store:
 class Inline(BackgroundUpload):
     """Puts what was saved at once: events have one order."""
 
-    active = True
-
     def start(self, work):
         self.saved = work
 
