@@ -86,7 +86,7 @@ class Collator:
                 np.take(stored, source[low:high], out=tokens[low:high], mode="clip")
             else:  # other folders have word bits: derive them from the vocabulary
                 ids = stored.take(source[low:high], mode="clip")
-                tokens[low:high] = self._info.marked(ids, self._masker.continues[ids])
+                tokens[low:high] = self._info.marked(ids, self._tokenizer.continues[ids])
             low = high
         return tokens, first
 

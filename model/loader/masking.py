@@ -48,11 +48,9 @@ class Masker:
     def __init__(self, tokenizer: WordPiece, objective: ObjectiveConfig, longest: int, key: np.uint64):
         self._objective, self._key = objective, key
         self._mask, self._special = tokenizer.mask, sorted(tokenizer.special_ids)
-        size = len(tokenizer.vocab)
         # (V',) candidates for random tokens
-        self._ordinary = np.setdiff1d(np.arange(size), self._special)
-        # (V,) whether an entry continues the previous word
-        self.continues = np.array([entry.startswith("##") for entry in tokenizer.vocab], np.bool_)
+        self._ordinary = np.setdiff1d(np.arange(len(tokenizer.vocab)), self._special)
+        self._continues = tokenizer.continues
         # Priorities carry their position in the low bits: sorting gives positions, without ties.
         self._place_bits = np.uint32((1 << max(longest - 1, 1).bit_length()) - 1)
 
@@ -94,7 +92,7 @@ class Masker:
         order = self._priorities(keys, starts, special)
         row = np.repeat(np.arange(len(counts)), counts)
         if self._objective.whole_word or self._objective.span > 1:
-            words = self.continues[ids] if continues is None else continues
+            words = self._continues[ids] if continues is None else continues
             runs = self._runs(words, starts, special, keys)
             positions = self._whole(order, runs, starts, counts)
         else:

@@ -24,7 +24,14 @@ LONGEST = 128
 def tokenizer(pieces=40):
     vocab = SPECIAL + [f"w{i}" for i in range(60)] + [f"##p{i}" for i in range(pieces)]
     return SimpleNamespace(
-        vocab=vocab, cls=CLS, sep=SEP, mask=MASK, special_ids=list(range(5)), sha256="f" * 64, is_wordpiece=True
+        vocab=vocab,
+        cls=CLS,
+        sep=SEP,
+        mask=MASK,
+        special_ids=list(range(5)),
+        sha256="f" * 64,
+        is_wordpiece=True,
+        continues=np.array([entry.startswith("##") for entry in vocab]),
     )
 
 
