@@ -5,7 +5,6 @@ A name may differ in meaning between languages; most languages have a table in a
 common one.
 """
 
-import itertools
 import re
 from collections.abc import Callable, Mapping
 from functools import lru_cache, partial
@@ -21,6 +20,8 @@ Rule = Callable[[Arguments], str]
 _TABLES = read_table(__file__, "templates.yaml")
 _UNITS = read_table(__file__, "units.yaml")
 _NAMES, _PLURALS, _SYMBOLS, _BETWEEN = (_UNITS[kind] for kind in ("names", "plurals", "symbols", "between"))
+_DATE = re.compile(r"[^ ]+|.*\d.*")  # a part of it, not what the year is of
+_EXPONENT = re.compile(r"(?<=[^\W\d]) (-?\d+)\b")  # of a unit
 DIGITS = 4300  # of a number; Python refuses to convert longer ones
 
 
@@ -30,23 +31,18 @@ def _numbered(arguments: Arguments) -> list[str]:
 
 
 def _shown(keys: str, arguments: Arguments) -> str:
-    """Show the first of these arguments that is present."""
-    if keys == "-1":
-        return next(reversed(_numbered(arguments)), "")
-    return next((found for name in keys.split("/") if (found := arguments.get(name))), "")
+    """Show the first of these arguments that is present; without any of them something else is shown, a hole."""
+    names = keys.split("/")
+    given = _numbered(arguments)[:-2:-1] if keys == "-1" else [arguments[name] for name in names if name in arguments]
+    return next(filter(None, given), "" if given or "none" in names else TEMPLATE)
 
 
 def _text(text: str, arguments: Arguments) -> str:
     """Show a text: with an argument, or whatever the arguments are."""
     before, brace, rest = text.partition("{")
     keys, _, after = rest.partition("}")
-    found = _shown(keys, arguments)
+    found = _shown(keys, arguments) if brace else ""
     return before + found + after if found or not brace else ""
-
-
-def _paragraph(keys: str, arguments: Arguments) -> str:
-    """Show an argument as a paragraph of its own."""
-    return f"\n\n{_shown(keys, arguments)}\n\n"
 
 
 def _computed(name: str, arguments: Arguments) -> str:
@@ -57,9 +53,10 @@ def _computed(name: str, arguments: Arguments) -> str:
 def _rules(table: Mapping[str, Mapping[Any, str]]) -> dict[str, Rule]:
     """Return the rules of one language's part of the table."""
     rules: dict[str, Rule] = {name: partial(_text, text) for name, text in table.get("text", {}).items()}
-    for kind, rule in (("shown", _shown), ("paragraph", _paragraph), ("computed", _computed)):
+    kinds = (("shown", _shown, "{}"), ("paragraph", _text, "\n\n{{{}}}\n\n"), ("computed", _computed, "{}"))
+    for kind, rule, form in kinds:
         for what, names in table.get(kind, {}).items():
-            rules |= dict.fromkeys(map(_key, names.split(",")), partial(rule, str(what)))
+            rules |= dict.fromkeys(map(_key, names.split(",")), partial(rule, form.format(what)))
     return rules
 
 
@@ -119,10 +116,8 @@ def _fraction(arguments: Arguments) -> str:
 def _japanese(arguments: Arguments) -> str:
     """Render `{{nihongo|tea|茶|cha}}` as tea (茶, cha)."""
     word, *rest = (arguments.get(key, "") for key in "123")
-    known = [part for part in rest if part]
-    if not word:
-        return ", ".join(known)
-    return f"{word} ({', '.join(known)})" if known else word
+    known = ", ".join(filter(None, rest))
+    return f"{word} ({known})" if word and known else word or known
 
 
 def _as_of(arguments: Arguments) -> str:
@@ -139,25 +134,25 @@ def _as_of(arguments: Arguments) -> str:
 
 def _verse(arguments: Arguments) -> str:
     """Render `{{bibleverse|2|Kings|8:16|KJV}}` as 2 Kings 8:16."""
-    words = list(itertools.takewhile(str.isdigit, arguments))
-    shown = [arguments[key] for key in words]
+    shown = _numbered(arguments)
     end = next((at for at, word in enumerate(shown, 1) if ":" in word), 2)
     return " ".join(shown[:end])
 
 
 def _value(arguments: Arguments) -> str:
-    """Render `{{val|6.24|e=18|u=m}}` as 6.24×10^18 m."""
+    """Render `{{M|6.24|e=18|ul=m}}` as 6.24×10^18 m, `{{unité|71|km|2}}` as 71 km2."""
+    number, *units = [*_numbered(arguments), arguments.get("u") or arguments.get("ul") or ""]
     power = f"×10^{arguments['e']}" if arguments.get("e") else ""
-    unit = arguments.get("u") or arguments.get("ul") or ""
-    return f"{arguments.get('1', '')}{power} {unit}".rstrip()
+    return _EXPONENT.sub(r"\1", " ".join(filter(None, [number + power, *units])))
 
 
 _COMPUTED: dict[str, Rule] = {
     "convert": _measure,
     # {{chem|H|2|O}}: H2O
     "joined": lambda arguments: "".join(_numbered(arguments)),
-    # {{unité|71|sièges}}: 71 sièges
-    "words": lambda arguments: " ".join(filter(None, _numbered(arguments))),
+    "words": _value,
+    # {{date|14|juillet|1789|en France}}: 14 juillet 1789
+    "date": lambda arguments: " ".join(filter(_DATE.fullmatch, _numbered(arguments))),
     "fraction": _fraction,
     "japanese": _japanese,
     "as_of": _as_of,
@@ -167,13 +162,21 @@ _COMPUTED: dict[str, Rule] = {
     # {{ship|HMS|Victory|1765}}: HMS Victory
     "ship": lambda arguments: " ".join(filter(None, map(arguments.get, "12"))),
     # {{e|24}}: ×10^24
-    "power": lambda arguments: f"×10^{arguments.get('1', '')}",
-    "value": _value,
+    "power": lambda arguments: f"×10^{_shown('1', arguments)}",
+    # {{val|6.24|0.01|u=m}}: 6.24 m
+    "value": lambda arguments: _value({key: arguments[key] for key in ("1", "e", "u", "ul") if key in arguments}),
+    # {{circa|1500|1510}}: c. 1500 – c. 1510
+    "circa": lambda arguments: " – ".join(f"c. {each}" for each in _numbered(arguments)) or TEMPLATE,
+    # XX{{e}}: XXe; M{{e|me}}: Mme
+    "ordinal": lambda arguments: arguments.get("1", "e"),
+    # {{siglo|II|a|s}}: siglo II a. C.
+    "century": lambda arguments: (
+        f"siglo {_shown('1', arguments)}{dict(a=' a. C.', d=' d. C.').get(arguments.get('2', ''), '')}"
+    ),
     # {{heure|8|30}}: 8 h 30
     "hour": lambda arguments: " h ".join(filter(None, map(arguments.get, "12"))),
 }
-_FAMILIES = ("lang-", "لغة-", "script/", "formatnum:")  # prefixes of names that show their first argument
-_NOTHING = ("cite ", "citation", "sfn", "harv", "#tag:ref", "ipa-", "ipac-")  # prefixes of names that show nothing
+_PREFIXES: dict[str, str] = _TABLES["prefixes"]
 
 
 class Templates:
@@ -188,23 +191,22 @@ class Templates:
 
     def shown(self, name: str, arguments: Arguments) -> str:
         """Return the visible text of a template; in `formatnum:5`, 5 is an argument."""
-        key = _key(name)
-        rule = self._rules.get(key)
-        if rule is None and key.startswith("formatnum:"):
+        if (key := _key(name)).startswith("formatnum:"):
             return name.partition(":")[2].strip()
-        if rule is None and key.startswith(_FAMILIES):
-            rule = self._rules["nowrap"]
+        rule = self._rule(key)
         return rule(arguments) if rule else ""
+
+    def _rule(self, key: str) -> Rule | None:
+        """Return the rule of a name, or of its beginning."""
+        prefix = next(filter(key.startswith, _PREFIXES), "")
+        return self._rules.get(key) or self._rules.get(_PREFIXES.get(prefix, ""))
 
     def _expand(self, match: re.Match[str]) -> str:
         body = match[0][2:-2]
         name, _, content = body.partition("|")
         if "{{" in name:
             name, _, content = self.expand(body).partition("|")
-        key = _key(name)
-        if key in self._rules or key.startswith(_FAMILIES):
-            return self.shown(name, _arguments(self.expand(content)))
-        return "" if key.startswith(_NOTHING) else _placed(match)
+        return self.shown(name, _arguments(self.expand(content))) if self._rule(_key(name)) else _placed(match)
 
 
 def _placed(template: re.Match[str]) -> str:
@@ -226,10 +228,9 @@ def _arguments(content: str) -> dict[str, str]:
         content = _LINK_WITH_BAR.sub(lambda match: match[0].replace("|", "\0"), content)
     arguments: dict[str, str] = {}
     number = 0
-    for part in content.split("|"):
+    for part in content.split("|") if content else ():
         named = _NAME.match(part) if "=" in part else None
-        if named is None:
-            number += 1
+        number += named is None
         key = named[1] if named else str(number)
         value = part[named.end() :] if named else part
         arguments[key] = value.strip().replace("\0", "|")

@@ -14,7 +14,7 @@ from pipeline.text.wikitext.lines import paragraphs, remove_link_sections
 from pipeline.text.wikitext.templates import Templates
 
 GOLDEN = Path(__file__).parent / "golden"
-EXTRACT = {language: Extractor(language).text for language in ("en", "zh")}
+EXTRACT = {language: Extractor(language).text for language in ("en", "zh", "fr", "it", "es")}
 
 
 def golden():
@@ -29,7 +29,7 @@ def golden():
 
 @pytest.mark.parametrize(("construct", "wikitext", "expected"), golden())
 def test_construct_reads_as_expected(construct, wikitext, expected):
-    assert EXTRACT["zh" if construct == "variants" else "en"](wikitext) == expected
+    assert EXTRACT[construct.partition(".")[2] or "en"](wikitext) == expected
 
 
 @pytest.mark.parametrize(
