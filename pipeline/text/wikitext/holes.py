@@ -26,6 +26,7 @@ _PART = re.compile(rf"(?:^|[;,:、，；：]|(?<= )[–—/-](?= ))[\s{''.join(K
 _APART = re.compile(
     "[\\s(\\[{（「『【《“„«‹‘\"'$€£¥/=–—\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff-]"
 )
+_ABBREVIATED = re.compile(r"\W?\w|\w\d")  # a digit or a letter alone: `5{{percent}}`, `C{{music|sharp}}`
 _CLOSED = re.compile(r"[\s.,;:!?)\]。、，；：！？）]|$")
 _FIRST = re.compile(rf"^([{_MARKERS}=]*+)(?:[{TEMPLATE}{PAGE}{TAG}][ \t]*+)+(?=(.))")
 _SHOWN = re.compile(f"[{FORMULA}{CODE}]")  # may be displayed, as a paragraph of its own
@@ -40,10 +41,13 @@ def _bracket(match: re.Match[str]) -> str:
 
 
 def _note(run: re.Match[str]) -> str:
-    """Remove a hole behind the end of a sentence, and of templates behind a word as footnotes are."""
-    before, after = run.string[max(0, run.start() - 2) : run.start()], run.string[run.end() : run.end() + 1]
-    note = before and not _APART.match(before[-1]) and _CLOSED.match(after) and not run[0].strip(TEMPLATE + SOUND)
-    return "" if note or END.search(before) else run[0]
+    """Remove a hole behind the end of a sentence, of a pronunciation behind a name, of a footnote behind a word."""
+    before, after = run.string[max(0, run.start() - 40) : run.start()], run.string[run.end() : run.end() + 2]
+    word = before and not _APART.match(before[-1]) and not _ABBREVIATED.fullmatch(before[-2:])
+    note = word and _CLOSED.match(after) and not run[0].strip(TEMPLATE + SOUND)
+    name = before.split(" ")[-2] if before[-1:] == " " else ""
+    named = name[-1:] == ")" or (name[:1].isupper() and after.strip()[:1] in (",", ";", "("))
+    return "" if note or END.search(before[-2:]) or (named and not run[0].strip(SOUND)) else run[0]
 
 
 def _first(match: re.Match[str]) -> str:
