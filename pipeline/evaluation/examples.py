@@ -153,6 +153,7 @@ def parse_examples(place: str, content: bytes, task: TaskConfig, labelled: bool 
     labels = labels_of(table, task) if labelled else [0.0] * len(table.rows)
     rows = list(zip(table.lines, zip(*texts, strict=True), labels, strict=True))
     empty = {line: f"{place}, line {line}: an ending is empty" for line, row, _ in rows if not all(row[endings:])}
+    empty |= {line: f"{place}, line {line}: {label!r} is missing" for line, _, value in rows if value is None}
     judged = labelled and table.names.count("answer") == 1 and "answer" not in (*columns, label)
     answers = texts_of(table, "answer") if judged else []
     if answers and {*answers} <= {"accept", "reject", "ignore"}:  # as of Prodigy
@@ -194,7 +195,7 @@ def cure_of(stated: list[str], task: TaskConfig) -> str:
     names = {*chain(*(names_in(text, task) for text in {*stated}))}
     known = task.labels if names & {*task.labels} else []
     skip = "; leave out rows labelled -" if "-" in names - {*known} and len(names) > 2 else ""
-    new = sorted(names - {*known} - ({"-"} if skip else set()))
+    new = sorted(names - {"", *known} - ({"-"} if skip else set()))
     return f"{skip}{', and' if skip else ';'} set {typed_labels([*known, *new])}" if new else skip
 
 
@@ -265,13 +266,15 @@ def names_in(text: str, task: TaskConfig) -> list[str]:
 
 
 def label_of(place: str, number: int, text: str, task: TaskConfig, cure: str) -> Any:
-    """Return the class index of a label, those of several, the number of the right ending, or the score.
+    """Return the class index of a label, those of several, the number of the right ending, or the score; None of none.
 
     `cure` is what to type if it is unknown.
 
     Raises:
         InputError: the label is unknown, or the score is not a finite number.
     """
+    if not text and not task.multilabel and "" not in task.labels:
+        return None
     if known := list(map(str, range(len(task.choices)))) or task.labels:
         names = names_in(text, task)
         if task.multilabel and len(names) == len(known) and {name.lower() for name in names} <= FLAGS.keys():

@@ -274,6 +274,8 @@ def _classes(feature: Any) -> list[str]:
 
 def _named(value: Any, names: list[str] | None) -> Any:
     """Return a value with the names of classes, and the text of bytes that are one: files need not say which are."""
+    if value != value:  # NaN, as pandas writes what is missing
+        return None
     if isinstance(value, list):
         return [_named(one, names) for one in value]
     if isinstance(value, dict):
