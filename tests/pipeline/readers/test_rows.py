@@ -531,7 +531,7 @@ def test_marks_of_a_format_at_many_words_are_noted(text, tmp_path):
     assert noted == {text in MARKS}
 
 
-NAMES = "a.conllu b.srt c.vtt d.tex e.html f.csv g.warc.gz h.pdf i.zim a.jsonl a.CSV.gz b.tsv a.cupt a.mbox a.po a.cha"
+NAMES = "a.conllu b.srt c.vtt d.tex e.html f.csv g.warc.gz h.pdf i.zim a.jsonl a.CSV.gz b.tsv a.rst a.mbox a.po a.cha"
 
 
 @pytest.mark.parametrize("name", NAMES.split())

@@ -212,8 +212,8 @@ def test_of_markdown_the_prose_is_read():
         "addresses of links": '[a]: http://b "C"\n\n',
         **{"marks of quotations": "> Quoted", "tags of HTML": "<br/> &amp; so.\n\n"},
     }
-    text = r'# Title//Text[^1] with **bold**, [![i](s)](t)[a](b_(c) "d"), in 1688\. \_e\_//* * *//* one/* two/  lines/'
+    text = r'# Title//T[^1] **b** [![i](s)](t)[a](b_(c) "d") [f][a] [g][]![x][a] x[i][j] \_e\_//* * *//* one/* two/  l/'
     book = parse("".join(parts.values()) + text.replace("/", "\n"), markdown=True)
-    assert book.text.split("\n") == ["Quoted & so.", "Title", "Text with bold, a, in 1688. _e_", "one", "two lines"]
+    assert book.text.split("\n") == ["Quoted & so.", "Title", "T b a f g x[i][j] _e_", "one", "two l"]
     assert book.passed == {**dict.fromkeys(parts, 1), "numbers of notes": 1}
     assert parse("+++\na\n+++\n---\n\n[A]: No.\n<u,v> `<p>` &reg", markdown=True).text == "[A]: No. <u,v> `<p>` &reg"
