@@ -146,8 +146,8 @@ class RowReader:
             marked = ("<" in text or "&" in text) and _HTML.search(text)
             log.notes.update([HTML_NOTE] * bool(marked))
         name = self._value(row, self.id, place) if self.id else None
-        title = row.get("title")
-        yield Document(place if name is None else str(name), text, title=title if isinstance(title, str) else "")
+        title = str(title) if isinstance(title := row.get("title"), str | int) else ""
+        yield Document(place if name is None else str(name), text, title=title)
 
     def _value(self, row: Mapping[str, Any], name: str, place: str) -> Any:
         """Return the value of a field, possibly nested (`meta.text`); of null all fields are null.
