@@ -156,7 +156,8 @@ def warnings(plan: PreparePlan, counts: CorpusCounts, lowest: LowestHashes) -> l
     found += ["filters.remove names no document; its file is empty"] * bool(config.filters.remove and not plan.removed)
     for note, count in counts.notes.items():
         part, _, said = note.rpartition(": ")
-        if said in (HTML_NOTE, ENDS, ENTITIES, MARKED, TOKENIZED) and count >= NOTED * counts.documents["read"]:
+        notable = said in (HTML_NOTE, ENDS, ENTITIES, MARKED, TOKENIZED) and count >= NOTED * counts.documents["read"]
+        if notable and (said != ENTITIES or note.replace(said, HTML_NOTE) not in counts.notes):  # which reads them, too
             cure = said.replace("corpus.", f"corpus.parts.{part}." if part else "corpus.")
             found.append(f"{min(1, count / counts.documents['read']):.0%} of the documents are {cure}")
     unread = [(note.removesuffix(UNREAD), count) for note, count in counts.notes.items() if note.endswith(UNREAD)]
