@@ -15,8 +15,8 @@ from pipeline.text.wikitext import Extractor, holes
 _OPEN = re.compile(r"<doc\s([^>]*)>\s*$")
 _BETWEEN = re.compile(r'"\s++(?=\w++=")')  # attributes; quotes in titles are not escaped
 _NAME = re.compile(r"wiki_\d+")
-# Version 2 marked list items and headings: `BULLET::::- item`, `Section::::Heading.`
-_MARK = re.compile(r"^(?:BULLET::::[-*#]?|Section::::)\s*", re.MULTILINE)
+# Version 2 marked list items and headings: `BULLET::::- item`, `Section::::Heading.`, which ends with a full stop.
+_MARK = re.compile(r"^BULLET::::[-*#]?\s*+|^Section::::[ \t]*+(.*?)\.?$", re.MULTILINE)
 # Removed templates leave empty brackets, and some markup is not removed.
 # Few have any: a search for one that begins with a bracket is six times as fast as for either, or for a blank.
 _BRACKETS = (re.compile(r"\([\s,;]*+\)"), re.compile(r"（[\s，；、,;]*+）"))
@@ -111,7 +111,7 @@ class Reader(text_lines.TextFiles):
         if not text:  # as two of three are
             return Document(f"{self.corpus.name}:{number}", text)
         if "::::" in text:
-            text = _MARK.sub("", text)
+            text = _MARK.sub(r"\1", text)
         if _BRACKETS[0].search(text) or _BRACKETS[1].search(text):
             text = _EMPTY.sub("", text)
         whole = text

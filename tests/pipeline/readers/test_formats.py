@@ -162,7 +162,7 @@ def test_wikiextractor_text_is_cleaned_of_what_it_leaves(tmp_path):
     (tmp_path / "wiki_01").write_text('{"id": "8", "title": "B", "text": "B\\n\\nBody [[of|in]] B."}\n')
     (tmp_path / "wiki_02").write_text('<doc id="9" title=""C" of D">\n"C" of D\n\nE.\n</doc>\n')
     (article, other, quoted), _ = read(config("wikiextractor", tmp_path))
-    assert (article.id, article.text) == ("c:7", "It is bold.\nHistory.\nOne")
+    assert (article.id, article.text) == ("c:7", "It is bold.\nHistory\nOne")
     assert (other.id, other.text) == ("c:8", "Body in B.")
     assert (quoted.id, quoted.text) == ("c:9", "E.")
 
