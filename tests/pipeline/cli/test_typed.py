@@ -18,6 +18,7 @@ from tests.support.runs import composed, configured
 NEEDED = {"corpus": "+corpus=text", "task": "+task=own"}
 
 
+@pytest.mark.parametrize("rank", ["0", "1"])
 @pytest.mark.parametrize(
     ("stage", "words", "expected"),
     [
@@ -32,7 +33,8 @@ NEEDED = {"corpus": "+corpus=text", "task": "+task=own"}
         ("convert", ["ema=true"], {"ema": True, "average": 1}),
     ],
 )
-def test_what_is_typed_beats_what_is_not(stage, words, expected):
+def test_what_is_typed_beats_what_is_not_for_each_rank(stage, words, expected, rank, monkeypatch):
+    monkeypatch.setenv("RANK", rank)
     config = configured(stage, *words)
     for key, value in expected.items():
         found = config
