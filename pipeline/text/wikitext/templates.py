@@ -148,6 +148,8 @@ def _value(arguments: Arguments) -> str:
 
 _COMPUTED: dict[str, Rule] = {
     "convert": _measure,
+    # {{convert|5|km|adj=on}} where another language names units: 5 km
+    "symbols": lambda arguments: _measure({**arguments, "abbr": "on", "adj": ""}),
     # {{chem|H|2|O}}: H2O
     "joined": lambda arguments: "".join(_numbered(arguments)),
     "words": _value,
