@@ -17,6 +17,8 @@ _BETWEEN = re.compile(r'"\s++(?=\w++=")')  # attributes; quotes in titles are no
 _NAME = re.compile(r"wiki_\d+")
 # Version 2 marked list items and headings: `BULLET::::- item`, `Section::::Heading.`, which ends with a full stop.
 _MARK = re.compile(r"^BULLET::::[-*#]?\s*+|^Section::::[ \t]*+(.*?)\.?$", re.MULTILINE)
+# Version 3 ends headings alone with a full stop: 98 % of such short lines before prose, in a sample, are headings.
+_HEADING = re.compile(r"\n((?:[^ \n]++ ){0,3}+[^ \n]*[^\W\n]['\")”»]?)\.(?=\n.{80})")
 # Removed templates leave empty brackets, and some markup is not removed.
 # Few have any: a search for one that begins with a bracket is six times as fast as for either, or for a blank.
 _BRACKETS = (re.compile(r"\([\s,;]*+\)"), re.compile(r"（[\s，；、,;]*+）"))
@@ -112,6 +114,7 @@ class Reader(text_lines.TextFiles):
             return Document(f"{self.corpus.name}:{number}", text)
         if "::::" in text:
             text = _MARK.sub(r"\1", text)
+        text = _HEADING.sub(r"\n\1", text)
         if _BRACKETS[0].search(text) or _BRACKETS[1].search(text):
             text = _EMPTY.sub("", text)
         whole = text

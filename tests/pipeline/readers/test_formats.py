@@ -157,12 +157,12 @@ def test_a_damaged_schema_of_a_parquet_file_does_not_end_the_process(name, tmp_p
 def test_wikiextractor_text_is_cleaned_of_what_it_leaves(tmp_path):
     (tmp_path / "wiki_00").write_text(
         '<doc id="7" url="u" title="Q &amp; A">\nQ &amp; A\n\nIt (, ) is &lt;b&gt;bold&lt;/b&gt;.\n'
-        "Section::::History.\nBULLET::::- One\n</doc>\n"
+        f"Early life (1900).\n{'x' * 80}\nSection::::History.\nBULLET::::- One\n</doc>\n"
     )
     (tmp_path / "wiki_01").write_text('{"id": "8", "title": "B", "text": "B\\n\\nBody [[of|in]] B."}\n')
     (tmp_path / "wiki_02").write_text('<doc id="9" title=""C" of D">\n"C" of D\n\nE.\n</doc>\n')
     (article, other, quoted), _ = read(config("wikiextractor", tmp_path))
-    assert (article.id, article.text) == ("c:7", "It is bold.\nHistory\nOne")
+    assert (article.id, article.text) == ("c:7", f"It is bold.\nEarly life (1900)\n{'x' * 80}\nHistory\nOne")
     assert (other.id, other.text) == ("c:8", "Body in B.")
     assert (quoted.id, quoted.text) == ("c:9", "E.")
 
