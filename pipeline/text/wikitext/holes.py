@@ -44,10 +44,10 @@ def _note(run: re.Match[str]) -> str:
     """Remove a hole behind the end of a sentence, of a pronunciation behind a name, of a footnote behind a word."""
     before, after = run.string[max(0, run.start() - 40) : run.start()], run.string[run.end() : run.end() + 2]
     word = before and not _APART.match(before[-1]) and not _ABBREVIATED.fullmatch(before[-2:])
-    note = word and _CLOSED.match(after) and not run[0].strip(TEMPLATE + SOUND)
+    note = END.search(before[-2:]) or (word and not run[0].strip(TEMPLATE + SOUND))
     name = before.split(" ")[-2] if before[-1:] == " " else ""
     named = name[-1:] == ")" or (name[:1].isupper() and after.strip()[:1] in (",", ";", "("))
-    return "" if note or END.search(before[-2:]) or (named and not run[0].strip(SOUND)) else run[0]
+    return "" if (note and _CLOSED.match(after)) or (named and not run[0].strip(SOUND)) else run[0]
 
 
 def _first(match: re.Match[str]) -> str:
