@@ -143,9 +143,8 @@ def settle(config: DictConfig, schema: Any, typed: set[str], run: str = "", pref
 
 def warn(lines: Iterable[str]) -> None:
     """Print warnings, each once, by one rank of a training; all ranks do what the lines are of."""
-    for line in dict.fromkeys(lines):
-        if os.environ.get("RANK", "0") == "0":
-            terminal.say(f"warning: {line}", sys.stderr)
+    for line in [*dict.fromkeys(lines)] * (os.environ.get("RANK", "0") == "0"):
+        terminal.say(f"warning: {line}", sys.stderr)
 
 
 @contextlib.contextmanager

@@ -68,9 +68,7 @@ def _key(name: str) -> str:
 
 def _measure(arguments: Arguments) -> str:
     """Render `{{convert|5|-|10|km|mi}}` as 5–10 kilometres: in the given unit, not converted."""
-    given = _numbered(arguments)
-    if len(given) < 2:
-        return " ".join(given)
+    given = _numbered(arguments) or [""]
     text = _number(given[0])
     at = 1
     while at + 1 < len(given) and given[at].lower() in _BETWEEN:
@@ -107,9 +105,8 @@ def _unit(code: str, single: bool, brief: bool) -> str:
 
 def _fraction(arguments: Arguments) -> str:
     """Render `{{frac|2|1|3}}` as 2 1/3."""
-    numbers = _numbered(arguments)
-    if len(numbers) == 1:
-        return f"1/{numbers[0]}"
+    found = _numbered(arguments)
+    numbers = ["1"] * (len(found) == 1) + found
     return " ".join([*numbers[:-2], "/".join(numbers[-2:])])
 
 
@@ -234,6 +231,5 @@ def _arguments(content: str) -> dict[str, str]:
         named = _NAME.match(part) if "=" in part else None
         number += named is None
         key = named[1] if named else str(number)
-        value = part[named.end() :] if named else part
-        arguments[key] = value.strip().replace("\0", "|")
+        arguments[key] = part[named.end() if named else 0 :].strip().replace("\0", "|")
     return arguments
