@@ -101,7 +101,7 @@ def _whole(block: list[str], language: str, counts: Counter[str]) -> list[str]:
     sentences = [(HOLES.search(each), each) for each in split_sentences(line[len(item) :], language)]
     lost = [KINDS[hole[0]] for hole, sentence in sentences if hole and _WORD.search(sentence)]
     counts.update(f"sentences left out that lack {kind}" for kind in lost)
-    return [item + " ".join([sentence for hole, sentence in sentences if not hole]), ""]
+    return [item + " ".join([sentence for hole, sentence in sentences if not hole]).replace("。 ", "。"), ""]
 
 
 _FUNCTION = re.compile(r"\\(log|ln|exp|sin|cos|tan|max|min|lim|det|dim|gcd|deg|mod)(?![A-Za-z])")
