@@ -3,11 +3,12 @@
 #
 # Guess: extract_representation([(sentence, (start, end))]) gives the vector of the word at those letters, as its
 #   docstring says. That is the way to one of two occurrences of a word.
-# Seen: the letters are cut out, tokenized on their own, and the last place with such tokens is taken. In "the bank of the
-#   river lent money to the bank" both spans have the vector of the last word, and so has "bank" without a span.
+# Seen: the letters are cut out, tokenized on their own, and the last place with such tokens is taken. In "the bank of
+#   the river lent money to the bank" both spans have the vector of the last word, and so has "bank" without a span.
 #   extract_paired_representations gives that vector twice, so that the distance between the two is 0. A span within a
 #   word, "house" of "boathouse", has the vector of another word that is written so.
-# What follows: a study of a word in its contexts compares one place with itself. Take tokens by the tokenizer's offsets.
+# What follows: a study of a word in its contexts compares one place with itself. Take tokens by the offsets of the
+#   tokenizer.
 set -euo pipefail
 place=$(mktemp -d)
 trap 'rm -rf "$place"' EXIT

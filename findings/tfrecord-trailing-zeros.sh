@@ -2,9 +2,9 @@
 # tfrecord 1.14.6 (tfrecord_loader, TFRecordDataset), numpy 2.4.6.
 #
 # Guess: a feature of bytes comes back as it was written, one value or several: rows of token ids of 16 bits, or a hash.
-# Seen: one value is the bytes themselves. Several are an array of numpy's fixed-width strings, which drops zeros at the
-#   end: ids 5, 300, 7 in two bytes each come back as five bytes, and a row of [PAD]s as none. Zeros within stay. Each id
-#   below 256 at the end of a row loses its upper byte, so that frombuffer raises, or reads one id less. No warning.
+# Seen: one value is the bytes themselves. Several are an array of numpy's fixed-width strings, which drops zeros at
+#   the end: ids 5, 300, 7 in two bytes each come back as five bytes, and a row of [PAD]s as none. Zeros within stay.
+#   Each id below 256 at the end of a row loses its upper byte, so that frombuffer raises, or reads less. No warning.
 # What follows: write one value (all rows, then their lengths as ints), or lists of ints.
 set -euo pipefail
 place=$(mktemp -d)

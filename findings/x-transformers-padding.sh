@@ -3,11 +3,11 @@
 #
 # Guess: with `mask` an encoder's text has the same vectors alone and padded, whatever options it has: each of those
 #   tried takes entries one by one, or by the attention that is masked.
-# Seen: so it is with some thirty options (rotary, ALiBi and relative positions, memory, gates, residual streams ...), and
-#   not with two. shift_tokens gives the mask to the attention layers alone: in feed-forward layers the last word is
-#   mixed with what stands behind it, so that even the id of the padding matters. attn_orthog_projected_values takes
-#   the whole padded sequence for one vector when it projects: each entry then depends on all, also on padding, by other
-#   ways than attention; with attn_orthog_projected_values_per_head too. Nothing warns.
+# Seen: so it is with some thirty options (rotary, ALiBi and relative positions, memory, gates, residual streams ...),
+#   and not with two. shift_tokens gives the mask to the attention layers alone: in feed-forward layers the last word
+#   is mixed with what stands behind it, so that even the id of the padding matters. attn_orthog_projected_values takes
+#   the whole padded sequence for one vector when it projects: each entry then depends on all, also on padding, by
+#   other ways than attention; with attn_orthog_projected_values_per_head too. Nothing warns.
 # What follows: leave both out of encoders that get batches of texts of different lengths.
 set -euo pipefail
 place=$(mktemp -d)
