@@ -6,8 +6,8 @@
 # Seen: it counts what the batch looks like: the length of the first value of a dict, or of the first item of a list. So
 #   a dict with a list for each field is right. Packed rows are counted instead of samples: of three batches of four
 #   documents that fill one row each, 3 are counted, and nine documents come twice. A list of pairs counts 2 a batch, a
-#   list of texts, which is the default where a data set gives texts, the letters of the first: the state is then too far
-#   ahead, and documents are left out, or beyond the end, a ValueError.
+#   list of texts, which is the default where a data set gives texts, the letters of the first: the state is then too
+#   far ahead, and documents are left out, or beyond the end, a ValueError.
 # What follows: count samples in the loop, and save dataset.state_dict(samples, False), which is right.
 set -euo pipefail
 place=$(mktemp -d)
