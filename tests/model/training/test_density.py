@@ -1,5 +1,7 @@
 """What a text says by its neighbours: exact for a chain, the same in any order, and of other documents."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -47,6 +49,14 @@ def test_documents_count_in_any_order():
 
 def test_less_of_a_text_is_about_as_dense():
     assert measured(PAGES[::4], each(PAGES[::4])).bits == pytest.approx(measured(PAGES, each(PAGES)).bits, rel=0.15)
+
+
+def test_letters_of_two_bytes_say_as_much_as_those_of_one():
+    greek = str.maketrans("abcdefghijklmnopqrstuvwxyz", "αβγδεζηθικλμνξοπρστυφχψωϟϡ")
+    texts = [re.sub("[^a-z]+", " ", page.lower()) for page in PAGES]
+    found = measured([text.translate(greek) for text in texts], each(texts))
+    latin = measured(texts, each(texts))
+    assert found == pytest.approx((latin.bits / 2, 2 * latin.token), rel=0.01)
 
 
 def test_what_a_document_repeats_is_not_known_from_it():
