@@ -322,7 +322,7 @@ WORDS = "\nA line of the text that follows.\n"
         ("books", "a.txt", f"Title: Under the Sea\n{WORDS}", "Under the Sea"),
         ("books", "a.txt", WORDS, ""),
         ("jsonl", "a.jsonl", '{"text": "A line.", "title": "Under the Sea"}\n', "Under the Sea"),
-        ("jsonl", "a.jsonl", '{"text": "A line.", "title": 7}\n', ""),
+        ("jsonl", "a.jsonl", '{"text": "A line.", "title": 7}\n', "7"),
     ],
 )
 def test_a_title_is_kept(tmp_path, reader, name, text, title):
