@@ -43,6 +43,7 @@ def tokenizer_of(entries: list[str]) -> Any:
         special_ids=list(range(len(SPECIAL))),
         sha256=SHA256,
         is_wordpiece=True,
+        continues=np.array([entry.startswith("##") for entry in entries]),
     )
 
 

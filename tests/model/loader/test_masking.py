@@ -23,16 +23,9 @@ LONGEST = 128
 
 def tokenizer(pieces=40):
     vocab = SPECIAL + [f"w{i}" for i in range(60)] + [f"##p{i}" for i in range(pieces)]
-    return SimpleNamespace(
-        vocab=vocab,
-        cls=CLS,
-        sep=SEP,
-        mask=MASK,
-        special_ids=list(range(5)),
-        sha256="f" * 64,
-        is_wordpiece=True,
-        continues=np.array([entry.startswith("##") for entry in vocab]),
-    )
+    made = SimpleNamespace(vocab=vocab, cls=CLS, sep=SEP, mask=MASK, sha256="f" * 64, is_wordpiece=True)
+    made.special_ids, made.continues = list(range(5)), np.array([entry.startswith("##") for entry in vocab])
+    return made
 
 
 def masker(key=1, **objective):
