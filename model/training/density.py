@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from scipy import sparse
 
 from pipeline.tokenization import wordpiece
 from pipeline.tokenization.learning import learn_entries
@@ -21,12 +20,12 @@ SAMPLE, PIECE = 1_600_000, 5_000  # characters of a text whose density is measur
 HELD_OUT = 0.1  # of them, whose tokens are guessed
 ENTRIES = 4096  # of their vocabulary
 SEEN = 200_000  # tokens whose neighbours are counted
-GUESSED, PART = 16_000, 2_000  # tokens, and those at once: each takes a row of all entries
+GUESSED, PART = 16_000, 500  # tokens, and those at once: each takes a row of all entries
 DISCOUNT = 0.75  # of a count, for the pairs that were not seen
 SHORTER = 0.13  # power of the tokens by which fewer say less of their neighbours
 LEAST = 100  # tokens that say something
 Ids = npt.NDArray[np.integer[Any]]
-Floats = npt.NDArray[np.float64]
+Floats = npt.NDArray[np.float32]
 
 
 class Density(NamedTuple):
@@ -86,28 +85,22 @@ def bits_between(seen: Ids, guessed: Ids, sizes: npt.NDArray[np.int64]) -> float
     Each side gives every entry a probability by its counts, with an absolute discount (Ney et al. 1994); together they
     have their product over the entry's own, as if the sides knew nothing of each other. `sizes` (V,) are in bytes.
     """
-    own = np.bincount(seen, minlength=len(sizes)) + 0.5
-    own = own / own.sum()
-    sides = [(-1, *neighbours(seen[:-1], seen[1:], len(sizes))), (1, *neighbours(seen[1:], seen[:-1], len(sizes)))]
+    entries = len(sizes)
+    own = ((np.bincount(seen, minlength=entries) + 0.5) / (len(seen) + 0.5 * entries)).astype(np.float32)
+    codes = seen[:-1].astype(np.int64) * entries + seen[1:]
+    pairs = np.bincount(codes, minlength=entries**2).astype(np.float32).reshape(entries, entries)
     places = np.unique(np.linspace(1, len(guessed) - 2, GUESSED).astype(np.int64))
     bits = 0.0
     for at in np.array_split(places, -(-len(places) // PART)):
-        (left, of_left), (right, of_right) = (
-            (known[guessed[at + step]], rest[guessed[at + step]]) for step, known, rest in sides
-        )
-        token = guessed[at]
-        of_token = (np.arange(len(at)), token)
-        mine = (left[of_token].A1 + of_left * own[token]) * (right[of_token].A1 + of_right * own[token]) / own[token]
-        both = left.multiply(right).multiply(1 / own).sum(axis=1).A1
-        every = both + of_left * (1 - of_right) + of_right * (1 - of_left) + of_left * of_right
-        bits += float(np.log2(every / mine).sum())
+        likely = discounted(pairs[guessed[at - 1]], own) * discounted(pairs[:, guessed[at + 1]].T, own) / own
+        mine = likely[np.arange(len(at)), guessed[at]]
+        bits += float(np.log2(likely.sum(axis=1) / mine).sum())
     return bits / float(sizes[guessed[places]].sum())
 
 
-def neighbours(known: Ids, tokens: Ids, entries: int) -> tuple[Any, Floats]:
-    """Return the discounted probabilities of `tokens` (T,) by the `known` one of each (V, V), and the rest (V,)."""
-    counts = sparse.csr_matrix((np.ones(len(tokens)), (known, tokens)), shape=(entries, entries))
-    counts.sum_duplicates()
-    of_all = np.repeat(counts.sum(axis=1).A1, np.diff(counts.indptr))
-    counts.data = (counts.data - DISCOUNT) / of_all
-    return counts, 1 - counts.sum(axis=1).A1
+def discounted(counts: Floats, own: Floats) -> Floats:
+    """Return probabilities (P, V) of entries by their counts at one side; their own have what is left."""
+    kept: Floats = np.maximum(counts - np.float32(DISCOUNT), 0)
+    kept /= np.maximum(counts.sum(axis=1, keepdims=True), 1)
+    kept += (1 - kept.sum(axis=1, keepdims=True)) * own
+    return kept
