@@ -274,8 +274,6 @@ def _classes(feature: Any) -> list[str]:
 
 def _named(value: Any, names: list[str] | None) -> Any:
     """Return a value with the names of classes, and the text of bytes that are one: files need not say which are."""
-    if value != value:  # NaN, as pandas writes what is missing
-        return None
     if isinstance(value, list):
         return [_named(one, names) for one in value]
     if isinstance(value, dict):
@@ -291,8 +289,8 @@ def table_of(
 ) -> Table:
     """Return objects as a table, whose columns are all of their keys.
 
-    A row without a key that is `needed`, or in a sentence there, is malformed, also where it is null, a
-    list or an object, as one whose `label` is null; another that is missing is empty.
+    A row without a key that is `needed`, or in a sentence there, is malformed, also where it is null, NaN, a
+    list or an object, as one whose `label` is null or NaN; another that is missing is empty.
     """
     names = list(dict.fromkeys(chain.from_iterable(objects)))
     wanted = [name for column in needed for name in (column, *FIELD.findall(column))]
@@ -300,7 +298,8 @@ def table_of(
     refused = [(name, kinds) for name in wanted if name in names]
     refused += [(label, kinds[:1])] if label in names else []
     table = Table(place, names, [], [])
-    for number, one in zip(lines, objects, strict=True):
+    for number, row in zip(lines, objects, strict=True):
+        one = {name: value for name, value in row.items() if value == value}  # NaN is how pandas writes what is missing
         if wrong := [name for name, some in refused if isinstance(one.get(name), some)]:
             what = "missing" if one.get(wrong[0]) is None else "not text"
             table.malformed.append(f"{place}, row {number}: {wrong[0]!r} is {what}")

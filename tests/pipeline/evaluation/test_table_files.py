@@ -146,8 +146,10 @@ def test_rows_without_a_key_are_named_and_broken_json_too(tmp_path):
     with refused(InputError, "x, y", key="task.key"):
         read_columns(tmp_path, OWN, "a.json")
     (tmp_path / "b.csv").write_text("text,label\na,1\nb,\n")
-    (tmp_path / "b").write_bytes(parquet([{"text": "a", "label": 1.0}, {"text": "b", "label": float("nan")}]))
-    for name, labels, metric in (("b.csv", ["0", "1"], "f1"), ("b", ["0.0", "1.0"], "f1"), ("b", [], "pearson")):
+    rows = [{"text": "a", "label": 1.0}, {"text": "b", "label": float("nan")}]
+    (tmp_path / "b").write_bytes(parquet(rows))
+    (tmp_path / "b.json").write_text(json.dumps(rows))
+    for name, labels, metric in (("b.csv", ["0", "1"], "f1"), ("b", ["0.0", "1.0"], "f1"), ("b.json", [], "pearson")):
         found = read_columns(tmp_path, replace(OWN, labels=labels, metrics=[metric]), name)
         assert (found.labels, found.malformed[0][-18:]) == ([1], "'label' is missing")
     (tmp_path / "a.json").write_text('{"version": 1, "x": [{"text": "a", "label": "1"}]}')
