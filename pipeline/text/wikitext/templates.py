@@ -138,7 +138,7 @@ def _verse(arguments: Arguments) -> str:
 
 def _value(arguments: Arguments) -> str:
     """Render `{{M|6.24|e=18|ul=m}}` as 6.24×10^18 m, `{{unité|71|km|2}}` as 71 km2."""
-    number, *units = [*_numbered(arguments), arguments.get("u") or arguments.get("ul") or ""]
+    number, *units = [*(_numbered(arguments) or [""]), arguments.get("u") or arguments.get("ul") or ""]
     power = f"×10^{arguments['e']}" if arguments.get("e") else ""
     return _EXPONENT.sub(r"\1", " ".join(filter(None, [number + power, *units])))
 
@@ -165,7 +165,7 @@ _COMPUTED: dict[str, Rule] = {
     # {{val|6.24|0.01|u=m}}: 6.24 m
     "value": lambda arguments: _value({key: arguments[key] for key in ("1", "e", "u", "ul") if key in arguments}),
     # {{circa|1500|1510}}: c. 1500 – c. 1510
-    "circa": lambda arguments: " – ".join(f"c. {each}" for each in _numbered(arguments)) or TEMPLATE,
+    "circa": lambda arguments: " – ".join(f"c. {each}" for each in _numbered(arguments) if each) or TEMPLATE,
     # XX{{e}}: XXe; M{{e|me}}: Mme
     "ordinal": lambda arguments: arguments.get("1", "e"),
     # {{siglo|II|a|s}}: siglo II a. C.
@@ -202,10 +202,10 @@ class Templates:
 
     def _expand(self, match: re.Match[str]) -> str:
         body = match[0][2:-2]
-        name, _, content = body.partition("|")
+        name, bar, content = body.partition("|")
         if "{{" in name:
-            name, _, content = self.expand(body).partition("|")
-        return self.shown(name, _arguments(self.expand(content))) if self._rule(_key(name)) else _placed(match)
+            name, bar, content = self.expand(body).partition("|")
+        return self.shown(name, _arguments(bar + self.expand(content))) if self._rule(_key(name)) else _placed(match)
 
 
 def _placed(template: re.Match[str]) -> str:
@@ -222,12 +222,12 @@ _NAME = re.compile(r"\s*+((?:[\w.-]| ++(?=[\w.-])){1,40}+|(?<= ))\s*+=")
 
 
 def _arguments(content: str) -> dict[str, str]:
-    """Parse arguments by name or number; bars within links do not separate them."""
+    """Parse arguments, each behind a bar, by name or number; bars within links do not separate them."""
     if "[[" in content:
         content = _LINK_WITH_BAR.sub(lambda match: match[0].replace("|", "\0"), content)
     arguments: dict[str, str] = {}
     number = 0
-    for part in content.split("|") if content else ():
+    for part in content.split("|")[1:]:
         named = _NAME.match(part) if "=" in part else None
         number += named is None
         key = named[1] if named else str(number)
