@@ -66,17 +66,16 @@ class Sample:
         return Density(bits_between(seen[:SEEN], guessed, sizes) * shorter, float(sizes[seen].mean()))
 
     def _halves(self) -> tuple[str, str]:
-        """Return the text whose neighbours are counted, and that to guess: other documents, if there are several."""
+        """Return the text whose neighbours are counted, and that to guess: other documents, if none is most of it."""
         pieces = sorted((digest, -key, piece) for key, digest, piece in self._pieces)
         begins = [at for at in range(1, len(pieces)) if pieces[at][0] != pieces[at - 1][0]]
         texts = [piece for _, _, piece in pieces]
-        if not begins:
-            whole = "\n".join(texts)
-            cut = math.ceil(HELD_OUT * len(whole))
-            return whole[cut:], whole[:cut]
-        least = np.searchsorted(np.cumsum([len(text) for text in texts]), HELD_OUT * self._size) + 1
-        cut = next((at for at in begins if at >= least), begins[-1])
-        return "\n".join(texts[cut:]), "\n".join(texts[:cut])
+        ends = np.cumsum([len(text) for text in texts])
+        if fit := [at for at in begins if HELD_OUT <= ends[at - 1] / self._size <= 1 - HELD_OUT]:
+            return "\n".join(texts[fit[0] :]), "\n".join(texts[: fit[0]])
+        whole = "\n".join(texts)
+        cut = math.ceil(HELD_OUT * len(whole))
+        return whole[cut:], whole[:cut]
 
 
 def bits_between(seen: Ids, guessed: Ids, sizes: npt.NDArray[np.int64]) -> float:

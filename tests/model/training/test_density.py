@@ -67,6 +67,12 @@ def test_what_a_document_repeats_is_not_known_from_it():
     assert measured(texts, each(texts)).bits > 1.4 * measured(pieces, each(pieces)).bits
 
 
+def test_a_document_that_is_most_of_a_text_is_a_part_of_both_halves():
+    texts = ["\n".join(PAGES), "One.", "Two."]
+    for digests in (each(texts), each(texts)[::-1]):
+        assert measured(texts, digests).bits == pytest.approx(measured(texts[:1], digests[:1]).bits, rel=0.05)
+
+
 def test_a_text_of_few_words_says_nothing():
     sample = Sample()
     for word in ("", "one", "two"):
