@@ -30,7 +30,8 @@ from pipeline.stages import stage
 from pipeline.storage import places
 from pipeline.storage.atomic import write_text
 from pipeline.text import clean
-from pipeline.tokenization import alphabet, existing_vocabulary, learning, normalization, tokenizer_folder, wordpiece
+from pipeline.tokenization import alphabet, existing_vocabulary, normalization, tokenizer_folder, wordpiece
+from pipeline.tokenization.learning import learn_entries
 from pipeline.tokenization.pretokenize import CHUNK
 from pipeline.tokenization.wordpiece import SPECIAL, WordPiece
 
@@ -229,9 +230,7 @@ def extend_vocabulary(config: VocabConfig, source: str, folder: Path | None = No
         known |= dict.fromkeys(added)
     if config.learn:
         size = max(len(known) + config.learn, 100)
-        learnt = [
-            word for word in learning.learn_entries(sample_corpus(config, folder), source, size) if word not in known
-        ]
+        learnt = [word for word in learn_entries(sample_corpus(config, folder), source, size) if word not in known]
         lost = find_altered(append_entries(spec, added + learnt), learnt)
         added += [word for word in learnt if word not in lost][: config.learn]
     return str(append_entries(spec, added).to_str(pretty=True))
@@ -276,7 +275,7 @@ def make(config: VocabConfig, out: Path) -> Result:
     else:
         sample = sample_corpus(config, out)
         options = (config.lowercase is not False, config.strip_accents, config.split_chinese)
-        vocab = learning.learn_entries(sample, wordpiece.build(list(SPECIAL), *options, new=True), config.size)
+        vocab = learn_entries(sample, wordpiece.build(list(SPECIAL), *options, new=True), config.size)
         source = wordpiece.build(vocab, *options, new=True)
         tokenizer = WordPiece(source)
         figures |= measure(sample, tokenizer)

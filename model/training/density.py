@@ -56,7 +56,7 @@ class Sample:
         """Measure the text, of which a short one may be a part; None if it is too short to say anything."""
         halves = self._halves()
         source = wordpiece.build(list(SPECIAL), lowercase=True, new=True)
-        entries = learn_entries(halves[:1], source, ENTRIES)
+        entries = learn_entries(halves[:1], source, ENTRIES, bars=False)
         tokenizer = WordPiece(wordpiece.build(entries, lowercase=True, new=True))
         seen, guessed = (ids[ids != tokenizer.unk] for ids, _ in map(tokenizer.encode, ([half] for half in halves)))
         if min(len(seen), len(guessed)) < LEAST:

@@ -12,8 +12,8 @@ from pipeline.tokenization.wordpiece import SPECIAL
 MINIMUM_COUNT = 2  # of a pair of word pieces that becomes an entry
 
 
-def learn_entries(texts: Iterable[str], source: str, size: int) -> list[str]:
-    """Learn a vocabulary for the words of tokenizer.json `source`.
+def learn_entries(texts: Iterable[str], source: str, size: int, *, bars: bool = True) -> list[str]:
+    """Learn a vocabulary for the words of tokenizer.json `source`, on a terminal with the library's `bars`.
 
     It has special tokens, letters, then pieces in the order learnt. The texts are iterated twice.
     """
@@ -30,7 +30,7 @@ def learn_entries(texts: Iterable[str], source: str, size: int) -> list[str]:
         special_tokens=[*SPECIAL, *kept, *(f"##{letter}" for letter in inside)],
         initial_alphabet=kept,
         limit_alphabet=len(kept),
-        show_progress=sys.stderr.isatty(),
+        show_progress=bars and sys.stderr.isatty(),
     )
     tokenizer.train_from_iterator((line for text in texts for line in text.split("\n")), trainer)
     ids: dict[str, int] = tokenizer.get_vocab(with_added_tokens=True)
