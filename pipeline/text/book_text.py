@@ -89,7 +89,7 @@ _TARGET = r"\((?:[^()\s]|\([^()\s]*+\))*+(?:\s+(?:\"[^\"]*\"|'[^']*'))?\)"
 _IMAGE = re.compile(rf"!\[[^\[\]]*+\]{_TARGET}")
 _LINK = re.compile(rf"\[([^\][]*)\]{_TARGET}")
 # Links and images of Markdown whose address is elsewhere; numbers are notes.
-_REFERENCE = re.compile(r"(?:!\[[^\[\]]*+\]|(?<![\w\]])\[([^\[\]]++)\])\[(?:[^\W\d][^\[\]]*+)?\]")
+_REFERENCE = re.compile(r"(?:!\[[^\[\]]*+\]|(?<![\w\]\\])\[((?:\\.|[^\[\]\\])*+)\])\[(?:[^\W\d][^\[\]]*+)?\]")
 _EMPHASIS = re.compile(r"(?<![\w*\\])([_*]{1,3})(?=[^\s_*])([^_*]*?[^\s_*])\1(?![\w*])")
 _BOLD = re.compile(r"(?<![\w=])=(?=[^\s=])([^=\n]*?[^\s=])=(?![\w=])")
 
@@ -121,7 +121,7 @@ def parse(text: str, *, markdown: bool = False) -> Book:
     ends = LineEnds(kept)
     found = "\n".join(filter(None, map(plain, _paragraphs(kept.split("\n"), ends, markdown))))
     if markdown:
-        found = _REFERENCE.sub(r"\1", found)
+        found = _REFERENCE.sub(r"\1", _REFERENCE.sub(r"\1", found))  # a link may be of an image
         found = _ENTITY.sub(lambda entity: unescape(entity[0]), _ESCAPED.sub(r"\1", found))
     return Book(found, whole != text, ends.joined, passed)
 

@@ -212,8 +212,8 @@ def test_of_markdown_the_prose_is_read():
         "addresses of links": '[a]: http://b "C"\n\n',
         **{"marks of quotations": "> Quoted", "tags of HTML": "<br/> &amp; so.\n\n"},
     }
-    text = r'# Title//T[^1] **b** [![i](s)](t)[a](b_(c) "d") [f][a] [g][]![x][a] x[i][j] \_e\_//* * *//* one/* two/  l/'
+    text = r'# T//[![x][a]][b]T[^1] **b** [![i](s)](t)[a](b_(c) "d") [g][] x[i][j] \[a\][b] \_e\_//* * *//* o/* l/  l/'
     book = parse("".join(parts.values()) + text.replace("/", "\n"), markdown=True)
-    assert book.text.split("\n") == ["Quoted & so.", "Title", "T b a f g x[i][j] _e_", "one", "two l"]
+    assert book.text.split("\n") == ["Quoted & so.", "T", "T b a g x[i][j] [a][b] _e_", "o", "l l"]
     assert book.passed == {**dict.fromkeys(parts, 1), "numbers of notes": 1}
     assert parse("+++\na\n+++\n---\n\n[A]: No.\n<u,v> `<p>` &reg", markdown=True).text == "[A]: No. <u,v> `<p>` &reg"
