@@ -262,7 +262,7 @@ def names_in(text: str, task: TaskConfig) -> list[str]:
         listed = strict_json.parse(text) if text[:1] == "[" else SEPARATOR.split(text)
     except ValueError:
         listed = map("".join, LISTED.findall(text))
-    return list(filter(None, (str(name).strip() for name in listed if name is not None)))
+    return list(filter(None, (str(name).strip() for name in listed if name is not None and name == name)))
 
 
 def label_of(place: str, number: int, text: str, task: TaskConfig, cure: str) -> Any:

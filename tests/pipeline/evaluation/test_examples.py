@@ -254,7 +254,7 @@ def test_the_order_of_metrics_has_no_meaning(monkeypatch):
 @pytest.mark.parametrize("name", ["a.tsv", "a.jsonl"])
 def test_a_text_may_have_several_labels(tmp_path, name):
     task = TaskConfig(name="x", columns=["a"], labels=["b", "c", "d, e"], metrics=["micro_f1"], multilabel=True)
-    values = [["b", "c"], [], ["d, e"], ["c", None]]
+    values = [["b", "c"], [], ["d, e"], ["c", None, float("nan")]]
     texts = ["b; c", "", "d, e", "c"]
     rows = [json.dumps({"a": "x", "label": one}) for one in values]
     write(tmp_path, task, "\n".join(rows if name == "a.jsonl" else ["a\tlabel", *(f"x\t{one}" for one in texts)]), name)
