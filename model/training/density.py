@@ -66,13 +66,15 @@ class Sample:
         return Density(bits_between(seen[:SEEN], guessed, sizes) * shorter, float(sizes[seen].mean()))
 
     def _halves(self) -> tuple[str, str]:
-        """Return the text whose neighbours are counted, and that to guess: other documents, if none is most of it."""
+        """Return the text whose neighbours are counted, and that to guess: other documents, if none is nearly all."""
         pieces = sorted((digest, -key, piece) for key, digest, piece in self._pieces)
         begins = [at for at in range(1, len(pieces)) if pieces[at][0] != pieces[at - 1][0]]
         texts = [piece for _, _, piece in pieces]
         ends = np.cumsum([len(text) for text in texts])
-        if fit := [at for at in begins if HELD_OUT <= ends[at - 1] / self._size <= 1 - HELD_OUT]:
-            return "\n".join(texts[fit[0] :]), "\n".join(texts[: fit[0]])
+        least = min(PIECE, HELD_OUT * self._size)
+        if fit := [at for at in begins if least <= ends[at - 1] <= self._size - least]:
+            cut = next((at for at in fit if ends[at - 1] >= HELD_OUT * self._size), fit[-1])
+            return "\n".join(texts[cut:]), "\n".join(texts[:cut])
         whole = "\n".join(texts)
         cut = math.ceil(HELD_OUT * len(whole))
         return whole[cut:], whole[:cut]
