@@ -13,19 +13,16 @@ from model.loader import masking
 from model.loader.masking import Masker, join_words
 from pipeline.common import counter_rng
 from pipeline.errors import ConfigError
+from pipeline.tokenization.wordpiece import SPECIAL, WordPiece, build
 from tests.support.examples import examples
 from tests.support.refusals import refused
 
-SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 PAD, UNK, CLS, SEP, MASK = range(5)
 LONGEST = 128
 
 
 def tokenizer(pieces=40):
-    vocab = SPECIAL + [f"w{i}" for i in range(60)] + [f"##p{i}" for i in range(pieces)]
-    made = SimpleNamespace(vocab=vocab, cls=CLS, sep=SEP, mask=MASK, sha256="f" * 64, is_wordpiece=True)
-    made.special_ids, made.continues = list(range(5)), np.array([entry.startswith("##") for entry in vocab])
-    return made
+    return WordPiece(build([*SPECIAL, *(f"w{i}" for i in range(60)), *(f"##p{i}" for i in range(pieces))], new=True))
 
 
 def masker(key=1, **objective):
