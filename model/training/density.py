@@ -93,13 +93,13 @@ def bits_between(seen: Ids, guessed: Ids, sizes: npt.NDArray[np.int64]) -> float
     places = np.unique(np.linspace(1, len(guessed) - 2, GUESSED).astype(np.int64))
     bits = 0.0
     for at in np.array_split(places, -(-len(places) // PART)):
-        likely = discounted(pairs[guessed[at - 1]], own) * discounted(pairs[:, guessed[at + 1]].T, own) / own
+        likely = probabilities(pairs[guessed[at - 1]], own) * probabilities(pairs[:, guessed[at + 1]].T, own) / own
         mine = likely[np.arange(len(at)), guessed[at]]
         bits += float(np.log2(likely.sum(axis=1) / mine).sum())
     return bits / float(sizes[guessed[places]].sum())
 
 
-def discounted(counts: Floats, own: Floats) -> Floats:
+def probabilities(counts: Floats, own: Floats) -> Floats:
     """Return probabilities (P, V) of entries by their counts at one side; their own have what is left."""
     kept: Floats = np.maximum(counts - np.float32(DISCOUNT), 0)
     kept /= np.maximum(counts.sum(axis=1, keepdims=True), 1)

@@ -5,7 +5,7 @@ import re
 import numpy as np
 import pytest
 
-from model.training.density import Density, Sample, bits_between
+from model.training.density import Sample, bits_between
 from tests.support.forked import ROOT
 
 PAGES = [path.read_text(encoding="utf-8") for path in sorted((ROOT / "docs").rglob("*.md"))]
@@ -16,9 +16,7 @@ def measured(texts, order=None):
     sample = Sample()
     for text, place in zip(texts, order or range(len(texts)), strict=True):
         sample.add(text, bytes([place]))
-    found = sample.density()
-    assert isinstance(found, Density)
-    return found
+    return sample.density()
 
 
 def test_of_a_chain_nothing_is_left_but_what_its_probabilities_leave():
@@ -67,7 +65,4 @@ def test_a_document_that_is_most_of_a_text_is_a_part_of_both_halves():
 
 
 def test_a_text_of_few_words_says_nothing():
-    sample = Sample()
-    for word in ("", "one", "two"):
-        sample.add(word, word.encode())
-    assert sample.density() is None
+    assert measured(["", "one", "two"]) is None

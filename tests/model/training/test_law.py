@@ -39,12 +39,6 @@ def test_no_model_is_expected_to_be_worse_than_a_guess():
     assert law.expect(1e5, 1e6, 2.4, 800).high > 3.07, "measured of English books"
 
 
-def test_an_unknown_text_is_the_usual_one():
-    known = law.table()
-    usual = Density(known["density"], known["bytes_a_token"][4096])
-    assert law.expect(1e6, 1e7, 1.0, 4096) == law.expect(1e6, 1e7, 1.0, 4096, usual)
-
-
 def test_a_setting_is_between_those_of_the_nearest_sizes():
     rates = law.table()["rate"]
     sizes = sorted(rates)

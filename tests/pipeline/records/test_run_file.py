@@ -22,8 +22,6 @@ TEXT = st.text(max_size=20) | st.sampled_from(
     ["${oc.env:HOME}", r"\${x}", "a${b", "\\\\", "null", "1e4", "yes", "'", '"', "[a, b]", "# no", "é\n", "\x85"]
 )
 
-FLOATS = st.floats(allow_nan=False, allow_infinity=False)
-
 
 def config(**changes):
     corpus = CorpusConfig(name="c", reader="text")
