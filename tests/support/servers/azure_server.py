@@ -8,8 +8,7 @@ import os
 
 import pytest
 
-from tests.support import objects
-from tests.support.servers.server_program import serving
+from tests.support.servers.server_program import pointed, serving
 
 PROGRAM = "AZURITE"  # environment: the program of Azurite
 ACCOUNT = "devstoreaccount1"
@@ -41,15 +40,9 @@ def connection(url):
     return f"DefaultEndpointsProtocol=http;AccountName={ACCOUNT};AccountKey={KEY};BlobEndpoint={url}/{ACCOUNT};"
 
 
-@contextlib.contextmanager
 def environment(url):
     """Point the environment to a server."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("AZURE_STORAGE_CONNECTION_STRING", connection(url))
-        patch.setenv("BERT_STORE_TIMEOUT", "60")
-        objects.CLIENTS["abfs"].made.clear()
-        yield
-    objects.CLIENTS["abfs"].made.clear()
+    return pointed("abfs", {"AZURE_STORAGE_CONNECTION_STRING": connection(url), "BERT_STORE_TIMEOUT": "60"})
 
 
 def service(url):

@@ -6,8 +6,7 @@ import os
 import pytest
 import requests
 
-from tests.support import objects
-from tests.support.servers.server_program import serving
+from tests.support.servers.server_program import pointed, serving
 
 PROGRAM = "FAKE_GCS"  # environment: the program of fake-gcs-server
 
@@ -31,15 +30,9 @@ def server(folder):
         yield place
 
 
-@contextlib.contextmanager
 def environment(url):
     """Point the environment to a server."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("STORAGE_EMULATOR_HOST", url)
-        patch.setenv("BERT_STORE_TIMEOUT", "60")
-        objects.CLIENTS["gs"].made.clear()
-        yield
-    objects.CLIENTS["gs"].made.clear()
+    return pointed("gs", {"STORAGE_EMULATOR_HOST": url, "BERT_STORE_TIMEOUT": "60"})
 
 
 def make_bucket(url, name):

@@ -4,10 +4,8 @@ import contextlib
 import os
 
 import boto3
-import pytest
 
-from tests.support import objects
-from tests.support.servers.server_program import serving
+from tests.support.servers.server_program import pointed, serving
 
 GATEWAY = "VERSITYGW"  # environment: the program of versitygw
 KEYS = {"AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secretsecret", "BERT_STORE_TIMEOUT": "60"}
@@ -37,15 +35,9 @@ def server(folder):
         yield place
 
 
-@contextlib.contextmanager
 def environment(url):
     """Point the environment to a server."""
-    with pytest.MonkeyPatch.context() as patch:
-        for key, value in (KEYS | {"AWS_ENDPOINT_URL": url}).items():
-            patch.setenv(key, value)
-        objects.CLIENTS["s3"].made.clear()
-        yield
-    objects.CLIENTS["s3"].made.clear()
+    return pointed("s3", KEYS | {"AWS_ENDPOINT_URL": url})
 
 
 def make_bucket(url, name):

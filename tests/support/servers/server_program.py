@@ -1,9 +1,12 @@
-"""A program that serves on a port of this machine, for the time of a test."""
+"""A program that serves on a port of this machine, and the environment that names it, for the time of a test."""
 
 import contextlib
 import subprocess
 
+import pytest
+
 from pipeline.common.ports import free_port
+from tests.support import objects
 from tests.support.waiting import listens, wait_for
 
 
@@ -18,3 +21,14 @@ def serving(words_for, folder=None):
     finally:
         process.kill()
         process.wait()
+
+
+@contextlib.contextmanager
+def pointed(scheme, variables):
+    """Set what names a server to the clients of a scheme, which are made anew."""
+    with pytest.MonkeyPatch.context() as patch:
+        for key, value in variables.items():
+            patch.setenv(key, value)
+        objects.CLIENTS[scheme].made.clear()
+        yield
+    objects.CLIENTS[scheme].made.clear()
