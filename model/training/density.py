@@ -7,6 +7,7 @@ here, where a second of counting is enough; how far a compressor gets says less.
 import hashlib
 import heapq
 import math
+import os
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,6 +25,7 @@ GUESSED, PART = 16_000, 500  # tokens, and those at once: each takes a row of al
 DISCOUNT = 0.75  # of a count, for the pairs that were not seen
 SHORTER = 0.13  # power of the tokens by which fewer say less of their neighbours
 LEAST = 100  # tokens that say something
+THREADS = "TOKENIZERS_PARALLELISM"  # of the library; a tokenizer sets it
 Ids = npt.NDArray[np.integer[Any]]
 Floats = npt.NDArray[np.float32]
 
@@ -57,7 +59,10 @@ class Sample:
         halves = self._halves()
         source = wordpiece.build(list(SPECIAL), lowercase=True, new=True)
         entries = learn_entries(halves[:1], source, ENTRIES, bars=False)
+        threads = os.environ.get(THREADS)
         tokenizer = WordPiece(wordpiece.build(entries, lowercase=True, new=True))
+        if threads is None:  # else the stages of the run, which inherit it, would learn their vocabulary with one
+            del os.environ[THREADS]
         seen, guessed = (ids[ids != tokenizer.unk] for ids, _ in map(tokenizer.encode, ([half] for half in halves)))
         if min(len(seen), len(guessed)) < LEAST:
             return None

@@ -1,11 +1,12 @@
 """What a text says by its neighbours: exact for a chain, the same in any order, and of other documents."""
 
+import os
 import re
 
 import numpy as np
 import pytest
 
-from model.training.density import Sample, bits_between
+from model.training.density import THREADS, Sample, bits_between
 from tests.support.forked import ROOT
 
 PAGES = [path.read_text(encoding="utf-8") for path in sorted((ROOT / "docs").rglob("*.md"))]
@@ -34,8 +35,10 @@ def test_of_a_chain_nothing_is_left_but_what_its_probabilities_leave():
     assert bits_between(seen, guessed, np.full(entries, 2)) == pytest.approx(left / 2, rel=0.03)
 
 
-def test_documents_count_in_any_order():
+def test_documents_count_in_any_order_and_leave_the_environment(monkeypatch):
+    monkeypatch.delenv(THREADS, raising=False)
     assert measured(PAGES[:20]) == measured(PAGES[19::-1], range(19, -1, -1))
+    assert THREADS not in os.environ
 
 
 def test_less_of_a_text_is_about_as_dense():
