@@ -37,6 +37,9 @@ def _shown(keys: str, arguments: Arguments) -> str:
     return next(filter(None, given), "" if given or "none" in names else TEMPLATE)
 
 
+_NOTHING = partial(_shown, "none")  # whatever the arguments are
+
+
 def _text(text: str, arguments: Arguments) -> str:
     """Show a text: with an argument, or whatever the arguments are."""
     before, brace, rest = text.partition("{")
@@ -56,7 +59,8 @@ def _rules(table: Mapping[str, Mapping[Any, str]]) -> dict[str, Rule]:
     kinds = (("shown", _shown, "{}"), ("paragraph", _text, "\n\n{{{}}}\n\n"), ("computed", _computed, "{}"))
     for kind, rule, form in kinds:
         for what, names in table.get(kind, {}).items():
-            rules |= dict.fromkeys(map(_key, names.split(",")), partial(rule, form.format(what)))
+            made = _NOTHING if what == "none" else partial(rule, form.format(what))
+            rules |= dict.fromkeys(map(_key, names.split(",")), made)
     return rules
 
 
@@ -197,15 +201,20 @@ class Templates:
 
     def _rule(self, key: str) -> Rule | None:
         """Return the rule of a name, or of its beginning."""
-        prefix = next(filter(key.startswith, _PREFIXES), "")
-        return self._rules.get(key) or self._rules.get(_PREFIXES.get(prefix, ""))
+        if key in self._rules:
+            return self._rules[key]
+        prefix = next(filter(key.startswith, _PREFIXES), None)
+        return None if prefix is None else self._rules[_PREFIXES[prefix]]
 
     def _expand(self, match: re.Match[str]) -> str:
         body = match[0][2:-2]
         name, bar, content = body.partition("|")
         if "{{" in name:
             name, bar, content = self.expand(body).partition("|")
-        return self.shown(name, _arguments(bar + self.expand(content))) if self._rule(_key(name)) else _placed(match)
+        rule = self._rule(_key(name))
+        if rule is None:
+            return _placed(match)
+        return "" if rule is _NOTHING else self.shown(name, _arguments(bar + self.expand(content)))
 
 
 def _placed(template: re.Match[str]) -> str:
