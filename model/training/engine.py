@@ -363,8 +363,7 @@ class Engine:
 
     def load_scale(self, state: Scale) -> None:
         """Continue from a saved loss scale, if any."""
-        for name, value in state.items():
-            setattr(self.state.wrapper.loss_scaler, name, value)
+        restore_scale(self.state.wrapper.loss_scaler if state else None, state)
 
 
 def initialize(module: nn.Module, optimizer: Optimizer, settings: Json) -> tuple[Any, Any]:
@@ -389,6 +388,12 @@ def initialize(module: nn.Module, optimizer: Optimizer, settings: Json) -> tuple
 def scale_of(scaler: Any) -> Scale:
     """Return the fields of a loss scaler that the next steps depend on; those that it has."""
     return {name: getattr(scaler, name) for name in SCALE if hasattr(scaler, name)}
+
+
+def restore_scale(scaler: Any, state: Scale) -> None:
+    """Set the fields of a loss scaler."""
+    for name, value in state.items():
+        setattr(scaler, name, value)
 
 
 def require_moments(moments: dict[str, tuple[str, ...]], tensors: Tensors) -> None:

@@ -3,7 +3,7 @@
 from deepspeed import comm
 from deepspeed.runtime.fp16.loss_scaler import DynamicLossScaler
 
-from model.training.engine import scale_of
+from model.training.engine import restore_scale, scale_of
 
 
 def scaler():
@@ -23,7 +23,7 @@ def test_a_resumed_scale_changes_when_an_undisturbed_one_does(monkeypatch):
     undisturbed = scaler()
     for step, overflow in enumerate(overflows):
         resumed = scaler()
-        vars(resumed).update(scale_of(undisturbed))
+        restore_scale(resumed, scale_of(undisturbed))
         for later in overflows[step:]:
             resumed.update_scale(later)
         undisturbed.update_scale(overflow)
