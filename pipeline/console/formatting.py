@@ -29,8 +29,11 @@ def byte_count(text: str | None) -> int:
 
 
 def moment(iso: str) -> str:
-    """Format an ISO timestamp as `2026-01-31 09:05 UTC`."""
-    return f"{datetime.datetime.fromisoformat(iso).astimezone(datetime.UTC):%Y-%m-%d %H:%M} UTC"
+    """Format an ISO timestamp as `2026-01-31 09:05 UTC`; other text is returned unchanged."""
+    try:
+        return f"{datetime.datetime.fromisoformat(iso).astimezone(datetime.UTC):%Y-%m-%d %H:%M} UTC"
+    except ValueError:
+        return iso
 
 
 def pluralize(number: int, noun: str, ending: str = "s") -> str:
