@@ -1,14 +1,12 @@
 """Inputs of benchmarks: vocabularies, and shards of random tokens with realistic lengths."""
 
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from pipeline.shards import ShardInfo, write_shard
-from pipeline.tokenization.wordpiece import SPECIAL
+from pipeline.tokenization.wordpiece import SPECIAL, WordPiece, build
 
 PAD, UNK, CLS, SEP, MASK = range(len(SPECIAL))
 SIZE = 30522  # entries, as in bert-base-uncased
@@ -26,25 +24,17 @@ def make_vocab(folder: Path) -> list[str]:
 def learn_vocab(texts: list[str]) -> str:
     """Learn a vocabulary of the default size from texts; return its tokenizer.json."""
     from pipeline.config import VocabConfig  # not at the top: would add to other benchmarks' memory
-    from pipeline.tokenization import learning, wordpiece
+    from pipeline.tokenization.learning import learn_entries
 
-    special = wordpiece.build(list(SPECIAL), lowercase=True, new=True)
-    entries = learning.learn_entries(texts, special, VocabConfig.size)
-    return wordpiece.build(entries, lowercase=True, new=True)
+    entries = learn_entries(texts, build(list(SPECIAL), lowercase=True, new=True), VocabConfig.size)
+    return build(entries, lowercase=True, new=True)
 
 
-def tokenizer_of(entries: list[str]) -> Any:
-    """Return the tokenizer of `make_shards`, with what the loader needs; it cannot tokenize."""
-    return SimpleNamespace(
-        vocab=entries,
-        cls=CLS,
-        sep=SEP,
-        mask=MASK,
-        special_ids=list(range(len(SPECIAL))),
-        sha256=SHA256,
-        is_wordpiece=True,
-        continues=np.array([entry.startswith("##") for entry in entries]),
-    )
+def tokenizer_of(entries: list[str]) -> WordPiece:
+    """Return the tokenizer of `make_shards`."""
+    made = WordPiece(build(entries, lowercase=True))
+    made.sha256 = SHA256
+    return made
 
 
 def draw_lengths(draw: np.random.Generator, rows: int, length: int, kind: str) -> npt.NDArray[np.int64]:
