@@ -71,13 +71,13 @@ def main() -> None:
 def usual(rows: list[Row]) -> list[Row]:
     """Return the records that differ in size, text, readings or entries alone, each at its best rate."""
     best: dict[tuple[Any, ...], Row] = {}
-    usual = usual_density(rows)
+    density = usual_density(rows)
     for row in sorted(rows, key=lambda row: -row[BITS]):
         if row["tokens"] >= LEAST and USUAL.items() <= row.items():
             key = tuple(row[key] for key in ("corpus", "words", "readings", "size", "entries", "seed"))
             longer = row["bytes_a_token"] / row["bytes_a_usual_token"]
             best[key] = row | {
-                "dense": row["density"] / usual,
+                "dense": row["density"] / density,
                 "once": row["tokens_once"] * longer,
                 "read": row["tokens"] * longer,
             }

@@ -19,7 +19,7 @@ from pipeline.tokenization.wordpiece import SPECIAL, WordPiece
 
 SAMPLE, PIECE = 1_600_000, 5_000  # characters of a text whose density is measured, and of a piece of it
 HELD_OUT = 0.1  # of them, whose tokens are guessed
-ENTRIES = 4096  # of their vocabulary
+ENTRIES = 4096  # of their vocabulary, and of that of most records of the law
 SEEN = 200_000  # tokens whose neighbours are counted
 GUESSED, PART = 16_000, 500  # tokens, and those at once: each takes a row of all entries
 DISCOUNT = 0.75  # of a count, for the pairs that were not seen

@@ -9,11 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from model.training.density import Density
+from model.training.density import ENTRIES, Density
 from pipeline.common.tables import read_table
 
 MILLION = 1e6
-USUAL = 4096  # entries of the vocabulary of most records
 REPEATED = 0.3  # least bits of a token, next to the usual text's, as of text that repeats itself
 FEWER = 0.25  # power of the entries by which tokens of smaller vocabularies are shorter, as of 800 of English
 
@@ -47,14 +46,14 @@ def worth(once: float, readings: float, half: float) -> float:
 def bits_per_byte(
     law: dict[str, float], parameters: float, once: float, readings: float, entries: float, dense: float
 ) -> float:
-    """Return the expected bits per byte of a model trained on `once` tokens of a vocabulary of `USUAL` entries.
+    """Return the expected bits per byte of a model trained on `once` tokens of a vocabulary of `ENTRIES` entries.
 
     Its `parameters` are those outside the embeddings: a row of a vocabulary reads no context. `dense` is the text's
     density next to that of the usual one.
     """
     of_size = law["size"] * (parameters / MILLION) ** -law["size_power"]
     of_text = law["text"] * (worth(once, readings, law["readings"]) / MILLION) ** -law["text_power"]
-    return float(dense * (law["least"] + of_size + of_text) * (entries / USUAL) ** law["entries_power"])
+    return float(dense * (law["least"] + of_size + of_text) * (entries / ENTRIES) ** law["entries_power"])
 
 
 def outside_embeddings(parameters: float, entries: int, hidden: int) -> float:
@@ -68,7 +67,7 @@ def expect(parameters: float, once: float, readings: float, entries: int, text: 
     A text of unknown density is taken as the usual one.
     """
     known = table()
-    usual = Density(known["density"], bytes_a_token(USUAL))
+    usual = Density(known["density"], bytes_a_token(ENTRIES))
     text = text or usual
     once = once / text.token
     dense = max(text.bits / usual.bits, REPEATED * usual.token / text.token)
@@ -83,8 +82,8 @@ def expect(parameters: float, once: float, readings: float, entries: int, text: 
 
 def bytes_a_token(entries: int, text: Density | None = None) -> float:
     """Return the bytes of a token, without white space, of the usual text or another."""
-    shorter: float = min(1.0, entries / USUAL) ** FEWER
-    usual = near("bytes_a_token", USUAL)
+    shorter: float = min(1.0, entries / ENTRIES) ** FEWER
+    usual = near("bytes_a_token", ENTRIES)
     return near("bytes_a_token", entries) * shorter * (text.token / usual if text else 1.0)
 
 
