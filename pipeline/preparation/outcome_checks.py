@@ -55,14 +55,16 @@ def documents_line(config: PrepareConfig, counts: CorpusCounts) -> str:
     if counts.written == counts.found:
         return pluralize(counts.written, unit)
     if 2 * lost["short"] > counts.found:  # not a few left-overs: the limit is wrong for this corpus
-        said = " and ".join(f"{key}={getattr(config, key)}" for key in _limits(config))
+        said = " and ".join(f"{key}={getattr(config, key)}" for key in _cures(config))
         lost[f"short by {said}"] = lost.pop("short")
     return f"{counts.written:,} of {pluralize(counts.found, unit)}: {readers.passed_over(lost)}"
 
 
-def _limits(config: PrepareConfig) -> list[str]:
-    """Return the keys by which a document may count as short."""
-    return [key for key in ("minimum_characters", "minimum_sentences") if getattr(config, key) > 1]
+def _cures(config: PrepareConfig) -> dict[str, str]:
+    """Return the keys by which a document may count as short, each with a value by which none does."""
+    limits = [key for key in ("minimum_characters", "minimum_sentences") if getattr(config, key) > 1]
+    order = {"pairs": "none"} if config.pairs == "sop" else {}  # one sentence has none
+    return dict.fromkeys(limits, "1") | order
 
 
 def check_train(config: PrepareConfig, counts: CorpusCounts) -> None:
@@ -81,7 +83,8 @@ def check_train(config: PrepareConfig, counts: CorpusCounts) -> None:
     by_filter = ", ".join(f"{count:,} {name}" for name, count in counts.filtered.items())
     filtered = f" (by filter: {by_filter})" if by_filter else ""
     broken = "".join(f"; the first broken one: {each}" for each in counts.named.get("broken", [])[:1])
-    cure = " and ".join(f"{named(key)}=1" for key in _limits(config) if counts.documents.get("short"))
+    cures = _cures(config).items() if counts.documents.get("short") else ()
+    cure = " and ".join(f"{named(key)}={value}" for key, value in cures)
     short = f"; for documents that count as short set {cure}" if cure else ""
     unpack = f"; unpack what has other names, and set {named('corpus.path')}='FOLDER/**/*.ENDING'"
     unpack *= any(reason.endswith(IN_ARCHIVES) for reason in counts.skipped)

@@ -238,6 +238,9 @@ def test_the_line_says_what_was_passed_over(one, vocab, tmp_path):
     run("pipeline.prepare", *words, f"out={tmp_path}/c", "validation_share=0", "pairs=none")
     line = require_manifest(tmp_path / "c", "prepare", "out").summary
     assert line.startswith("1 of 10 documents: 9 short by minimum_characters=50; "), line
+    (tmp_path / "a.txt").write_text("Tweet.\nAnother tweet.\n")
+    done = forked.module("pipeline.prepare", *words, f"out={tmp_path}/d", "minimum_characters=0", "pairs=sop")
+    assert "2 short by pairs=sop; for documents that count as short set pairs=none" in done.stderr
 
 
 def test_the_line_says_what_the_vocabulary_does_not_know(one, vocab, tmp_path):
