@@ -38,11 +38,11 @@ def make(words: argparse.Namespace) -> None:
     page = dashboards.report(words.entity, words.project, words.work)
     board = dashboards.workspace(words.entity, words.project)
     if words.dry_run:
-        found = {
+        models = {
             name: made._to_model().model_dump(mode="json", by_alias=True, exclude_none=True)
             for name, made in {"workspace": board, "report": page}.items()
         }
-        print(json.dumps(found, indent=1))
+        print(json.dumps(models, indent=1))
         return
     if not has_key():
         raise ConfigError("no W&B key: set WANDB_API_KEY, or print the result with --dry-run")

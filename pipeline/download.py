@@ -69,13 +69,13 @@ def listed_digest(sums: str, name: str, where: str) -> tuple[str, str]:
     lines = (line.split(maxsplit=1) for line in sums.splitlines())
     entries = {PurePosixPath(parts[1].strip().lstrip("*")).name: parts[0] for parts in lines if len(parts) == 2}
     dated = re.compile(re.escape(name).replace(_LATEST, r"(\d{8})", 1))
-    found = [name] if name in entries else sorted(filter(dated.fullmatch, entries))
-    if len(found) != 1:
-        problem = f"lists several: {', '.join(found)}" if found else f"does not list {name}"
+    names = [name] if name in entries else sorted(filter(dated.fullmatch, entries))
+    if len(names) != 1:
+        problem = f"lists several: {', '.join(names)}" if names else f"does not list {name}"
         raise InputError(
             f"{problem}; a new dump may be in progress: rerun later, or set digest", "corpus.files", path=where
         )
-    return check_digest(entries[found[0]], where), found[0]
+    return check_digest(entries[names[0]], where), names[0]
 
 
 def resolve(file: DownloadFile, policy: RetryPolicy) -> Source:

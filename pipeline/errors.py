@@ -107,9 +107,9 @@ class UserError(_Told):
 
     def but(self, **changes: Any) -> "UserError":
         """Return this error with other fields."""
-        found = error_from_record(self.record() | changes)
-        assert isinstance(found, UserError)
-        return found
+        changed = error_from_record(self.record() | changes)
+        assert isinstance(changed, UserError)
+        return changed
 
 
 class ConfigError(UserError):
@@ -157,12 +157,12 @@ def error_from_record(record: Mapping[str, Any]) -> UserError | Restart:
 
 def read_errors(text: str) -> list[UserError | Restart]:
     """Return the errors whose records are lines of a log; srun writes a task's number before each."""
-    found = []
+    errors = []
     for line in text.splitlines():
         _, begin, rest = line.partition('{"kind": ')
         with contextlib.suppress(ValueError, LookupError, TypeError):
-            found += [error_from_record(json.loads(begin + rest))] if begin else []
-    return found
+            errors += [error_from_record(json.loads(begin + rest))] if begin else []
+    return errors
 
 
 def disk_failure(error: BaseException) -> str | None:

@@ -71,10 +71,10 @@ class LowestKeys:
 
     def without(self, gone: set[int], most: int) -> Iterator[Pair]:
         """Yield the pairs in the order of their keys, `most` of an anchor, without those of some documents."""
-        found = Counter[str]()
+        taken = Counter[str]()
         for *_, document, pair in sorted(self._heap, reverse=True):
-            if document not in gone and found[pair.anchor] < most:
-                found[pair.anchor] += 1
+            if document not in gone and taken[pair.anchor] < most:
+                taken[pair.anchor] += 1
                 yield pair
 
 
@@ -87,14 +87,14 @@ class Passages:
     def of(self, lines: list[str], language: str, by_lines: bool = False) -> list[str]:
         """Return the passages of some lines, or `by_lines` of sentences; those of few tokens are left out."""
         every = sentences.split_sentences("\n".join(lines), language, by_lines=by_lines)
-        parts, found, sizes = [" ".join(one.split()) for one in every], [list[str]()], [0]
+        parts, pieces, sizes = [" ".join(one.split()) for one in every], [list[str]()], [0]
         for part, length in zip(parts, self._lengths(parts), strict=True):
             if sizes[-1] + length > self.room:
-                found.append([])
+                pieces.append([])
                 sizes.append(0)
-            found[-1].append(part if length <= self.room else self.cut(part))
+            pieces[-1].append(part if length <= self.room else self.cut(part))
             sizes[-1] += length
-        return [" ".join(piece) for piece, size in zip(found, sizes, strict=True) if size >= FEWEST]
+        return [" ".join(piece) for piece, size in zip(pieces, sizes, strict=True) if size >= FEWEST]
 
     def cut(self, text: str) -> str:
         """Return the beginning of a text that fits: whole words, or characters where they are too long."""
@@ -103,9 +103,9 @@ class Passages:
     def _first(self, parts: list[str], joint: str) -> str:
         """Return the first parts that fit, joined."""
         fit = int(np.searchsorted(np.cumsum(self._lengths(parts, joint)), self.room, "right"))
-        while self._lengths([found := joint.join(parts[:fit])])[0] > self.room:  # tokens of bytes
+        while self._lengths([start := joint.join(parts[:fit])])[0] > self.room:  # tokens of bytes
             fit -= 1
-        return found
+        return start
 
     def _lengths(self, parts: list[str], joint: str = " ") -> list[int]:
         """Return the tokens of each part of a text, in which all but the first come after `joint`."""
@@ -119,14 +119,14 @@ def sections(text: str) -> list[tuple[str, list[str]]]:
     A heading is a short line without an end mark, after a line of prose and before one: a list has several in a row.
     Prose is long, or ends with a mark, which Thai has not.
     """
-    lines, found = text.split("\n"), [("", list[str]())]
+    lines, parts = text.split("\n"), [("", list[str]())]
     for before, line, after in zip(["", *lines], lines, [*lines[1:], ""], strict=False):
         short = len(line) <= HEADING and is_open(line)
         if short and len(after) >= PROSE and (len(before) >= PROSE or not is_open(before)):
-            found.append((line, []))
+            parts.append((line, []))
         else:
-            found[-1][1].append(line)
-    return found
+            parts[-1][1].append(line)
+    return parts
 
 
 def is_open(line: str) -> bool:
@@ -140,12 +140,12 @@ def pairs_of(document: readers.Document, text: str, language: str, passages: Pas
     text, title = rest if first.casefold() == title.casefold() else text, passages.cut(title)
     by_lines = document.sentence_lines
     parts = [(heading, passages.of(lines, language, by_lines)) for heading, lines in sections(text)]
-    parts = [(heading, found) for heading, found in parts if found]
+    parts = [(heading, pieces) for heading, pieces in parts if pieces]
     if title and parts:
         yield Pair(title, parts[0][1][0], "title", document.id)
     before = f"{title}: " if title else ""
-    headings = [(passages.cut(before + heading), found[0]) for heading, found in parts if heading]
-    neighbours = [both for _, found in parts for both in zip(found[::2], found[1::2], strict=False)]
+    headings = [(passages.cut(before + heading), pieces[0]) for heading, pieces in parts if heading]
+    neighbours = [both for _, pieces in parts for both in zip(pieces[::2], pieces[1::2], strict=False)]
     for kind, every in (("heading", headings), ("neighbour", neighbours)):
         order = counter_rng.permutation(counter_rng.key(0, "pairs", kind, document.id), len(every))
         for anchor, positive in (every[place] for place in sorted(order[:most].tolist())):
@@ -155,8 +155,8 @@ def pairs_of(document: readers.Document, text: str, language: str, passages: Pas
 def share_held_out(model: str) -> float:
     """Return the share of documents that was held out of a model's training; 1 where this is not known."""
     made = Manifest.read(model, of_input=True)
-    found = provenance.histories(made.config["train"]) if made is not None and made.stage == "convert" else ()
-    return min((one.config["validation_share"] for one in found if one.stage == "prepare"), default=1.0)
+    stages = provenance.histories(made.config["train"]) if made is not None and made.stage == "convert" else ()
+    return min((one.config["validation_share"] for one in stages if one.stage == "prepare"), default=1.0)
 
 
 def draw(config: PairsConfig) -> tuple[dict[str, list[Pair]], list[Pair], Counter[str]]:
@@ -193,8 +193,8 @@ def draw(config: PairsConfig) -> tuple[dict[str, list[Pair]], list[Pair], Counte
         if all(one.seen >= PER_PAIR * one.most for one in (asked, *kept.values())):
             break
     most = config.per_document
-    found = {kind: [*one.without(gone, most)] for kind, one in kept.items()}
-    return found, [*asked.without(gone, most)], counts
+    chosen = {kind: [*one.without(gone, most)] for kind, one in kept.items()}
+    return chosen, [*asked.without(gone, most)], counts
 
 
 def retrieval_set(asked: list[Pair], others: list[Pair]) -> dict[str, list[str]]:
@@ -240,13 +240,13 @@ def make(config: PairsConfig, out: Path) -> Result:
         raise InputError(problem, "validation_share", config.validation_share)
     every = [pair._asdict() for pairs in kept.values() for pair in pairs]
     rows = shuffle(every, counter_rng.key(config.seed, "pairs", "rows"))
-    found = retrieval_set(own, kept[first])
-    for name, lines in {"pairs.jsonl": lines_of(rows), **{f"{FOLDER}/{name}": found[name] for name in found}}.items():
+    files = retrieval_set(own, kept[first])
+    for name, lines in {"pairs.jsonl": lines_of(rows), **{f"{FOLDER}/{name}": files[name] for name in files}}.items():
         (out / name).parent.mkdir(parents=True, exist_ok=True)
         (out / name).write_text("\n".join(lines) + "\n", encoding="utf-8")
     pq.write_table(pa.Table.from_pylist(rows), out / "pairs.parquet")
     sums = {kind: len(pairs) for kind, pairs in kept.items()}
-    sizes = {name: len(found[name]) for name in (beir.QUERIES, beir.CORPUS)}
+    sizes = {name: len(files[name]) for name in (beir.QUERIES, beir.CORPUS)}
     return Result(
         summary=f"pairs {', '.join(f'{number:,} {kind}' for kind, number in sums.items())} of "
         f"{pluralize(counts['to train on'], 'document')}; {sizes[beir.QUERIES]:,} held-out queries among "

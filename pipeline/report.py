@@ -42,13 +42,13 @@ def stages_of(config: ReportConfig) -> Stages:
         ConfigError: two folders have the same name.
         InputError: no stage is finished.
     """
-    found: dict[str, Made] = {}
+    by_name: dict[str, Made] = {}
     for made in read_stages(config).values():
         name, folder = made.folder.name, made.folder
-        both = f"{found[name].folder if name in found else ''} and {folder} have the same name"
-        check(name not in found, f"{both}, by which a page refers to them; report one of them", "stages")
-        found[name] = made
-    return found
+        both = f"{by_name[name].folder if name in by_name else ''} and {folder} have the same name"
+        check(name not in by_name, f"{both}, by which a page refers to them; report one of them", "stages")
+        by_name[name] = made
+    return by_name
 
 
 def read_stages(config: ReportConfig) -> Stages:
@@ -122,34 +122,34 @@ def cards(stages: Stages, pairs: list[Figures]) -> list[Card]:
 
     `pairs` are the sections of minimal pairs.
     """
-    found = []
+    listed = []
     for name, made in stages.items():
         if isinstance(counts := made.record, CorpusCounts):
             others = f"of {counts.found:,} in the corpus" if counts.found > counts.written else ""
-            found.append(Card(f"documents ({name})", f"{counts.written:,}", others))
-            found.append(Card(f"tokens ({name})", f"{counts.tokens:,}"))
+            listed.append(Card(f"documents ({name})", f"{counts.written:,}", others))
+            listed.append(Card(f"tokens ({name})", f"{counts.tokens:,}"))
         elif isinstance(summary := made.record, TrainingSummary):
             guess = format_score(summary.most_frequent_accuracy)
             guess = f"baseline {guess}: most frequent token" if guess else ""
             accuracy = format_score(summary.accuracy, summary.deviation) or "not finite"
-            found.append(Card(f"masked-LM accuracy ({name})", accuracy, guess))
+            listed.append(Card(f"masked-LM accuracy ({name})", accuracy, guess))
     for part in pairs:
         _, own, random, _ = part["rows"][-1]
         low, high = own["interval"]
         against = f"{random['accuracy']:.1%} random initialisation, " if random else ""
         remark = f"95% interval {100 * low:.1f} to {100 * high:.1f}; {against}chance 50%"
-        found.append(Card(part["task"], f"{own['accuracy']:.1%}", remark))
+        listed.append(Card(part["task"], f"{own['accuracy']:.1%}", remark))
     for table in score_tables.system_tables(stages):
         others = ", ".join(f"{one['scores'][table.metric]:.3f} {name}" for name, one in [*table.systems.items()][1:])
-        found.append(
+        listed.append(
             Card(f"{table.title} {table.metric}", format_score(table.score), others, significance.verdict(table))
         )
     for score in score_tables.task_scores(stages):
         guesses = (score.baseline, "random initialisation"), (score.majority, "most frequent class")
         baselines = ", ".join(f"{format_score(value)} {what}" for value, what in guesses if value is not None)
         title = f"{score.title} {score.metric_title}"
-        found.append(Card(title, format_score(score.score, score.deviation), baselines, significance.verdict(score)))
-    return found
+        listed.append(Card(title, format_score(score.score, score.deviation), baselines, significance.verdict(score)))
+    return listed
 
 
 def title_of(manifests: Iterable[Manifest], workdir: Path) -> str:
@@ -204,8 +204,8 @@ def make(config: ReportConfig, out: Path) -> Result:
     if published:
         write_text(out / "scores.md", score_tables.markdown(published))
         write_text(out / "scores.json", json.dumps(published, indent=1) + "\n")
-    found = f"{pluralize(len(stages), 'stage')}, {pluralize(len(scores) + len(pairs) + len(tables), 'task')}"
-    return Result(summary=WARNING.join([found, *outdated]), figures={"page": PAGE})
+    counted = f"{pluralize(len(stages), 'stage')}, {pluralize(len(scores) + len(pairs) + len(tables), 'task')}"
+    return Result(summary=WARNING.join([counted, *outdated]), figures={"page": PAGE})
 
 
 def render(out: Path, **known: Any) -> None:
@@ -262,8 +262,8 @@ def stages_by_run(config: ReportConfig) -> dict[str, Stages]:
 
 def samples_of(stages: Stages) -> list[tuple[str, Any]]:
     """Return what converted models fill into sentences, with their stages."""
-    found = ((name, one.record) for name, one in stages.items())
-    return [(name, sample) for name, one in found if isinstance(one, Conversion) for sample in one.samples]
+    records = ((name, one.record) for name, one in stages.items())
+    return [(name, sample) for name, one in records if isinstance(one, Conversion) for sample in one.samples]
 
 
 def sections_of(leading: Stages, groups: score_tables.Groups, stages: Stages) -> Iterator[Figures]:

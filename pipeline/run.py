@@ -146,8 +146,8 @@ def show_samples(nodes: StageRecords) -> None:
     A stage that converts checkpoints keeps no samples.
     """
     made = [Manifest.read(node.out) for node in nodes if node.kind == "convert"]
-    found = [Conversion.of(one) for one in made if one is not None]
-    samples = next((one.samples for one in reversed(found) if not one.checkpoints), [])
+    conversions = [Conversion.of(one) for one in made if one is not None]
+    samples = next((one.samples for one in reversed(conversions) if not one.checkpoints), [])
     if samples:
         of = "held-out sentences, those of which it is surest" if "answer" in samples[0] else "your examples"
         terminal.say(f"samples: what the model fills in for [MASK] in {of}")

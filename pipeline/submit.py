@@ -40,17 +40,17 @@ def make(config: SubmitConfig, out: Path) -> Result:
     Raises:
         InputError: answers are missing, or are not those that the server expects.
     """
-    found = {}
+    answered = {}
     for place in config.evaluations:
         for path in sorted((Path(place) / answers.FOLDER).glob("*.tsv")):
-            found[path.stem] = read_answers(path)
-    if not found:
+            answered[path.stem] = read_answers(path)
+    if not answered:
         raise InputError(
             "no answers to GLUE's test sets found; evaluate a task of GLUE with submit=true first, as +task=rte",
             "workdir",
             config.workdir,
         )
-    filled = [name for name in answers.server_tasks() if name not in found]
+    filled = [name for name in answers.server_tasks() if name not in answered]
     if filled and not config.fill:
         raise InputError(
             f"answers to {', '.join(filled)} are missing; evaluate "
@@ -59,16 +59,16 @@ def make(config: SubmitConfig, out: Path) -> Result:
             "fill",
             False,
         )
-    found |= {name: constant_rows(answers.server_tasks()[name]) for name in filled}
+    answered |= {name: constant_rows(answers.server_tasks()[name]) for name in filled}
     with zipfile.ZipFile(out / ARCHIVE, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, text in sorted(found.items()):
+        for name, text in sorted(answered.items()):
             member = zipfile.ZipInfo(f"{name}.tsv")  # no time stamp: reproducible bytes
             member.compress_type = zipfile.ZIP_DEFLATED
             archive.writestr(member, text)
-    summary = f"{len(found) - len(filled)} tasks answered"
+    summary = f"{len(answered) - len(filled)} tasks answered"
     if filled:
         summary += f", constant answers to {', '.join(filled)}"
-    return Result(summary=summary, figures={"answered": sorted(found), "filled": filled})
+    return Result(summary=summary, figures={"answered": sorted(answered), "filled": filled})
 
 
 def read_answers(path: Path) -> str:

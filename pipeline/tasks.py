@@ -71,8 +71,8 @@ Rows = list[Row]
 
 def words(text: str) -> tuple[list[str], str]:
     """Return the words of a text and their separator; characters if it has too few spaces."""
-    found = text.split()
-    return (found, " ") if len(text) <= 20 * len(found) else (list(text), "")
+    parts = text.split()
+    return (parts, " ") if len(text) <= 20 * len(parts) else (list(text), "")
 
 
 def derive_key(key: np.uint64, part: int) -> np.uint64:

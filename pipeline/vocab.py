@@ -251,8 +251,8 @@ def find_altered(tokenizer: Tokenizer, words: list[str]) -> dict[str, list[str]]
     Continuation entries (`##`) are not checked.
     """
     asked = [word for word in words if not word.startswith("##")]
-    found = tokenizer.encode_batch(asked, add_special_tokens=False)
-    tokens = {word: list(each.tokens) for word, each in zip(asked, found, strict=True)}
+    encodings = tokenizer.encode_batch(asked, add_special_tokens=False)
+    tokens = {word: list(each.tokens) for word, each in zip(asked, encodings, strict=True)}
     return {word: parts for word, parts in tokens.items() if parts != [word]}
 
 

@@ -55,15 +55,15 @@ class NewDocuments:
 
     def is_removed(self, hashes: list[bytes], ids: pa.Array) -> Bools:
         """Return which documents `filters.remove` names, and count them."""
-        found = np.zeros(len(hashes), np.bool_)
+        removed = np.zeros(len(hashes), np.bool_)
         for index, (digest, name) in enumerate(zip(hashes, map(from_bytes, ids.to_pylist()), strict=True)):
             for line in filters.named(self.removed, name, digest):
                 self.account.removed[line] += 1
-                found[index] = True
-            if found[index]:
+                removed[index] = True
+            if removed[index]:
                 self.account.drop(name, "filtered", f"{filters.REMOVED} {digest.hex()}")
                 self.account.filtered[filters.REMOVED] += 1
-        return found
+        return removed
 
     def is_new(self, digest: bytes, copies: int) -> bool:
         """Return whether no equal document has come with as many copies; one that is gone is always new."""

@@ -102,11 +102,11 @@ def measured(config: PrepareConfig, splits: Splits) -> tuple[int, float, float, 
     whole = sum(split.size for split in splits)
     # A small file may be broken or unlike the others; of equal splits, the middle one.
     typical = min(range(len(splits)), key=lambda n: (-splits[n].size, abs(n - len(splits) // 2)))
-    found = calibrate(config, splits[typical])
-    text = whole * found.characters / found.bytes if found else text_bytes(splits)
+    sample = calibrate(config, splits[typical])
+    text = whole * sample.characters / sample.bytes if sample else text_bytes(splits)
     rate = estimate.rate_of(config.workdir, "prepare")
-    tokens = text / (per_token(config, found.kept) if found else TEXT_OF_TOKEN)
-    return whole, text, tokens, rate or (found.bytes / found.seconds if found else None)
+    tokens = text / (per_token(config, sample.kept) if sample else TEXT_OF_TOKEN)
+    return whole, text, tokens, rate or (sample.bytes / sample.seconds if sample else None)
 
 
 def remember(config: PrepareConfig, splits: Splits, seconds: float) -> None:

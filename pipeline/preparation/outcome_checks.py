@@ -35,9 +35,9 @@ MORE_TEXT = f"add documents of several sentences, or set {named('pairs')}=none f
 
 def made_line(config: PrepareConfig, counts: CorpusCounts, kept: int) -> str:
     """Return what was made, and with `keep_reading` how many bytes are kept of what was read."""
-    found, but = documents_line(config, counts), ", but for tasks with removed documents" if counts.removed else ""
+    documents, but = documents_line(config, counts), ", but for tasks with removed documents" if counts.removed else ""
     parts = [
-        f"{found}{';' if ':' in found else ','} {pluralize(counts.tokens, 'token')}",
+        f"{documents}{';' if ':' in documents else ','} {pluralize(counts.tokens, 'token')}",
         counts.lost_line,
         f"{pluralize(counts.instances, 'instance')} in {pluralize(len(counts.shards), 'shard')}",
         str(Coverage.of(counts.totals)),
@@ -136,38 +136,38 @@ def check_held_out(config: PrepareConfig, counts: CorpusCounts, lowest: LowestHa
 
 def warnings(plan: PreparePlan, counts: CorpusCounts, lowest: LowestHashes) -> list[str]:
     """Return warnings about the shards."""
-    config, held, instances, found = plan.config, counts.held_documents, counts.held_out, []
+    config, held, instances, lines = plan.config, counts.held_documents, counts.held_out, []
     if config.pairs == "nsp" and instances and not counts.totals["validation_random_next"]:
         count = sensible_count(counts.written)
         cure = how_to_set(lowest.share_for(count)) if count > held else "raise validation_share"
-        found.append(
+        lines.append(
             f"{pluralize(held, 'held-out document')} cannot give random next segments, so "
             f"next-sentence scores will be meaningless; {cure}"
         )
     if instances > MOST_HELD_OUT * counts.instances and config.validation_share < 1:
-        found.append(
+        lines.append(
             f"{instances:,} of {counts.instances:,} instances ({instances / counts.instances:.0%}) "
             f"are held out with {pluralize(held, 'document')}; a smaller validation_share leaves "
             "more to train on"
         )
-    found += filter(None, [Coverage.of(counts.totals).warning])
+    lines += filter(None, [Coverage.of(counts.totals).warning])
     if missed := sorted(plan.removed - counts.removed.keys()):
-        found.append(
+        lines.append(
             f"{pluralize(len(missed), 'line')} of {config.filters.remove} name no document that was left, such as "
             f"{missed[0]}; ids are as in _dropped.feather"
         )
-    found += ["filters.remove names no document; its file is empty"] * bool(config.filters.remove and not plan.removed)
+    lines += ["filters.remove names no document; its file is empty"] * bool(config.filters.remove and not plan.removed)
     for note, count in counts.notes.items():
         part, _, said = note.rpartition(": ")
         notable = said in (HTML_NOTE, ENDS, ENTITIES, MARKED, TOKENIZED) and count >= NOTED * counts.documents["read"]
         if notable and (said != ENTITIES or note.replace(said, HTML_NOTE) not in counts.notes):  # which reads them, too
             cure = said.replace("corpus.", f"corpus.parts.{part}." if part else "corpus.")
-            found.append(f"{min(1, count / counts.documents['read']):.0%} of the documents are {cure}")
+            lines.append(f"{min(1, count / counts.documents['read']):.0%} of the documents are {cure}")
     unread = [(note.removesuffix(UNREAD), count) for note, count in counts.notes.items() if note.endswith(UNREAD)]
     listed = [f"{count:,} {kind}{UNREAD}" for kind, count in unread if count > 1 or by_name(f"a{kind.split()[-1]}")]
-    found += [f"corpus={config.corpus.reader} does not read all files: {', '.join(listed)}"] * bool(listed)
+    lines += [f"corpus={config.corpus.reader} does not read all files: {', '.join(listed)}"] * bool(listed)
     if config.corpus.options.get("where") and LEFT_OUT not in counts.skipped:
-        found.append("corpus.options.where leaves out no row; check its value")
+        lines.append("corpus.options.where leaves out no row; check its value")
     if plan.short:
-        found.append(filters.short_warning(config.filters, plan.short))
-    return found
+        lines.append(filters.short_warning(config.filters, plan.short))
+    return lines

@@ -48,10 +48,10 @@ class Tasks:
     def look(self, there: set[str]) -> None:
         """Add up the reports that are among the files `there`."""
         listed = (report for report in self.reports if report in self.ended or report.name in there)
-        found = {report: self.ended.get(report) or _reported(report) for report in listed}
-        self.ended = {report: one for report, one in found.items() if one[2]}
-        self.done = sum(done for done, _, _ in found.values())
-        self.documents = sum(count for _, count, _ in found.values())
+        reports = {report: self.ended.get(report) or _reported(report) for report in listed}
+        self.ended = {report: one for report, one in reports.items() if one[2]}
+        self.done = sum(done for done, _, _ in reports.values())
+        self.documents = sum(count for _, count, _ in reports.values())
 
 
 class Progress:

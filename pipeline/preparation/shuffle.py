@@ -168,10 +168,10 @@ def read_blocks(folder: Path, parts: Blocks, kind: str) -> Iterator[pa.Buffer]:
 
     A retried task may have left some twice.
     """
-    found = {(task, number, piece): token for each, task, number, piece, token in parts if each == kind}
+    token_of = {(task, number, piece): token for each, task, number, piece, token in parts if each == kind}
     files: dict[str, pa.Buffer] = {}
-    for _, places in itertools.groupby(sorted(found), itemgetter(0, 1)):
-        tokens = [found[place] for place in places]
+    for _, places in itertools.groupby(sorted(token_of), itemgetter(0, 1)):
+        tokens = [token_of[place] for place in places]
         if isinstance(tokens[0], bytes):
             yield pa.py_buffer(b"".join(cast(list[bytes], tokens)))
             continue

@@ -166,7 +166,7 @@ def draw_pairs(plan: PreparePlan, buckets: Buckets, account: DocumentCounts, rep
             short, by_order = config.short_sequence_probability, config.pairs == "sop"
             pairs = next_sentence_pairs(documents, most, short, key, chosen, by_order=by_order)
             drawn.append([(documents.tokens, part) for part in divided(documents, pairs)])
-    found = []
+    shards = []
     sizes = np.diff(documents.sentences[documents.starts[documents.buckets]]).tolist()
     for name, size, parts in zip(buckets.names, sizes, zip(*drawn, strict=True), strict=True):
         tokens, pairs = joined(parts, shared=config.pairs != "none")
@@ -176,8 +176,8 @@ def draw_pairs(plan: PreparePlan, buckets: Buckets, account: DocumentCounts, rep
             account.totals["tokens_used"] += used
             account.lost.update({"truncated": size - reached, "no pair": reached - used})
         key = counter_rng.key(config.seed, "shard", name)
-        found.append((tokens, pairs[counter_rng.permutation(key, len(pairs))]))
-    return found
+        shards.append((tokens, pairs[counter_rng.permutation(key, len(pairs))]))
+    return shards
 
 
 def sequences(
@@ -188,7 +188,7 @@ def sequences(
     separator = plan.separator if config.cross_documents else None
     bounds = documents.buckets.tolist()
     places = np.searchsorted(chosen, bounds)
-    found = []
+    packed = []
     for k, (low, high) in enumerate(itertools.pairwise(bounds)):
         part = dataclasses.replace(documents, starts=documents.starts[low : high + 1], keys=documents.keys[low:high])
         mine = chosen[places[k] : places[k + 1]] - low
@@ -197,8 +197,8 @@ def sequences(
         else:
             stream, pairs, cut = full_sentences(part, most, key, separator=separator, chosen=mine)
         account.packing.update(documents=len(mine), cut=cut, tokens=int(pairs.a_len.sum()), places=most * len(pairs))
-        found.append((stream, pairs))
-    return found
+        packed.append((stream, pairs))
+    return packed
 
 
 def divided(documents: Documents, pairs: Pairs) -> list[Pairs]:

@@ -248,7 +248,7 @@ def words_per_token(shards: Sequence[Shard]) -> npt.NDArray[np.float64] | None:
     None where a folder was made before `prepare` counted them, or has no manifest.
     """
     counted: dict[Path, dict[str, ShardCounts]] = {}
-    found = []
+    ratios = []
     for shard in shards:
         folder = shard.path.parent
         if folder not in counted:
@@ -257,5 +257,5 @@ def words_per_token(shards: Sequence[Shard]) -> npt.NDArray[np.float64] | None:
         counts = counted[folder].get(shard.path.name)
         if counts is None or counts.words is None:
             return None
-        found.append(counts.words / max(shard.tokens, 1))
-    return np.array(found, np.float64)
+        ratios.append(counts.words / max(shard.tokens, 1))
+    return np.array(ratios, np.float64)

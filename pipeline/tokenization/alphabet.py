@@ -39,9 +39,9 @@ def count_letters(texts: Iterable[str], tokenizer: Tokenizer) -> dict[str, int]:
 
 def accented_share(texts: Iterable[str]) -> float:
     """Return the share of the characters of cleaned texts, without spaces, from which accents would be stripped."""
-    found = [(unicodedata.normalize("NFD", char), count) for char, count in _characters(texts) if not char.isspace()]
-    marked = sum(count for parts, count in found if "Mn" in map(unicodedata.category, parts))
-    return marked / max(sum(count for _, count in found), 1)
+    chars = [(unicodedata.normalize("NFD", char), count) for char, count in _characters(texts) if not char.isspace()]
+    marked = sum(count for parts, count in chars if "Mn" in map(unicodedata.category, parts))
+    return marked / max(sum(count for _, count in chars), 1)
 
 
 def _characters(texts: Iterable[str]) -> list[tuple[str, int]]:

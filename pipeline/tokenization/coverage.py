@@ -80,9 +80,9 @@ class Dropped:
 
     def count(self, texts: Iterable[str]) -> int:
         """Return how many characters of texts are left out."""
-        found = Counter(chain.from_iterable(texts))
-        self._lost |= {one: self._is_lost(one) for one in found.keys() - self._lost.keys()}
-        return sum(count for one, count in found.items() if self._lost[one])
+        counts = Counter(chain.from_iterable(texts))
+        self._lost |= {one: self._is_lost(one) for one in counts.keys() - self._lost.keys()}
+        return sum(count for one, count in counts.items() if self._lost[one])
 
     def _is_lost(self, text: str) -> bool:
         """Return whether tokens have fewer symbols than what they were made of."""

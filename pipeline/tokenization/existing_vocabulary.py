@@ -27,35 +27,35 @@ def refuse_others(path: Path) -> None:
     folder = path if path.is_dir() else path.parent
     if path.is_dir():
         own = any((path / name).is_file() for name in ("tokenizer.json", "vocab.txt"))
-        found = not own and next(
+        model = not own and next(
             (one for one in [path / "vocab.json", *sorted(path.glob("*.model"))] if one.is_file()), None
         )
     else:
         with readable(path), path.open("rb") as file:
             lines = [line.rstrip(b"\n") for line in file.readlines(2**16)] if path.suffix != ".model" else []
-        found = path if path.suffix == ".model" or (lines and all(map(SCORED.fullmatch, lines))) else None
-    if found:
+        model = path if path.suffix == ".model" or (lines and all(map(SCORED.fullmatch, lines))) else None
+    if model:
         described = any((folder / name).is_file() for name in ("tokenizer_config.json", "config.json"))
-        if not described and found.name != "vocab.json":  # transformers would take some other tokenizer's rules
+        if not described and model.name != "vocab.json":  # transformers would take some other tokenizer's rules
             raise InputError(
                 "is of SentencePiece, without the files that say how its model reads text; set existing= to the "
                 "folder of that model, with tokenizer_config.json or tokenizer.json",
-                path=found,
+                path=model,
             )
-        if found.name == "vocab.json" and not described and not (folder / "merges.txt").is_file():
+        if model.name == "vocab.json" and not described and not (folder / "merges.txt").is_file():
             why = "has no merges.txt next to it; for WordPiece, write its tokens by their ids, one a line, as vocab.txt"
-            raise InputError(why, path=found)
+            raise InputError(why, path=model)
         kind = "AutoTokenizer" if described else "RobertaTokenizer"
         rewrite = f"from transformers import {kind} as A; A.from_pretrained('{folder}').save_pretrained('NEW')"
         command = f'python -c "{rewrite}"'
-        if found.suffix == ".model":
-            copied = "" if found.name == PIECES else f"cp '{found}' '{folder / PIECES}' && "
+        if model.suffix == ".model":
+            copied = "" if model.name == PIECES else f"cp '{model}' '{folder / PIECES}' && "
             command = f"{copied}{OLD}{command}"
         kept = (
-            [found.name, "merges.txt"] if found.name == "vocab.json" else [PIECES] if found.suffix == ".model" else []
+            [model.name, "merges.txt"] if model.name == "vocab.json" else [PIECES] if model.suffix == ".model" else []
         )
         command += "".join(f" && cp '{folder / name}' NEW" for name in kept)  # other programs read no tokenizer.json
-        raise InputError(f"is of another tokenizer; run {command}, then set existing=NEW", path=found)
+        raise InputError(f"is of another tokenizer; run {command}, then set existing=NEW", path=model)
 
 
 def read_model(folder: Path) -> dict[str, Any]:

@@ -53,8 +53,8 @@ def check(content: dict[str, Any], place: Path, key: str | None = None, cure: st
     if kind not in MODELS:
         raise InputError(f"model_type {kind} is not supported; use one of {', '.join(MODELS)}{cure}", key, path=place)
     for setting, values in MODELS[kind].items():
-        if (found := content.get(setting, values[0])) not in values:
-            raise InputError(f"{setting} is {found}, must be {' or '.join(map(str, values))}", key, path=place)
+        if (value := content.get(setting, values[0])) not in values:
+            raise InputError(f"{setting} is {value}, must be {' or '.join(map(str, values))}", key, path=place)
     return kind
 
 
@@ -75,17 +75,17 @@ def check_decoder(folder: Path) -> None:
     Raises:
         InputError: It has another one, which transformers then uses; or a file is broken.
     """
-    wholes, found = ("model.safetensors", "pytorch_model.bin"), dict[bool, tuple[str, Any]]()
+    wholes, weights = ("model.safetensors", "pytorch_model.bin"), dict[bool, tuple[str, Any]]()
     parts = sorted(folder.glob("model-*.safetensors")) or sorted(folder.glob("pytorch_model-*.bin"))
     for path in next(([folder / name] for name in wholes if (folder / name).is_file()), parts):
         placeholders.refuse(path)
         try:
             for name, kind, memory in tables(path) if path.suffix == ".safetensors" else pickled_tables(path):
-                found[name.endswith(DECODER)] = kind, memory
+                weights[name.endswith(DECODER)] = kind, memory
         except BROKEN as error:
             raise InputError(f"cannot be read ({first_line(error)})", path=path) from error
-    if len(found) == 2:
-        (kind, words), (other, decoder) = found.values()
+    if len(weights) == 2:
+        (kind, words), (other, decoder) = weights.values()
         starts = range(0, max(len(words), len(decoder)), CHUNK)
         if kind == other and not all(np.array_equal(words[n : n + CHUNK], decoder[n : n + CHUNK]) for n in starts):
             raise InputError(UNTIED, "existing", path=folder)

@@ -22,11 +22,11 @@ def read_options(path: Path) -> Options:
         InputError: the file exists but is broken.
     """
     settings = tokenizer_folder.read_object(path)
-    found = {name: settings.get(name) for name in NAMES}
-    for name, value in found.items():
+    stated = {name: settings.get(name) for name in NAMES}
+    for name, value in stated.items():
         if value is not None and not isinstance(value, bool):
             raise InputError(f"{name} must be true, false or null, not {json.dumps(value)}; fix it", path=path)
-    return {NAMES[name]: value for name, value in found.items()}
+    return {NAMES[name]: value for name, value in stated.items()}
 
 
 def of_tokenizer(source: str) -> Options:

@@ -32,6 +32,6 @@ def piece_bytes(tokenizer: WordPiece) -> npt.NDArray[np.int64]:
                 return len(entry) if by_byte else 1
         return len("".join(entry.split()).encode())
 
-    found = np.array([*map(size, tokenizer.vocab)], np.int64)
-    found[tokenizer.special_ids] = 0
-    return found
+    sizes = np.array([*map(size, tokenizer.vocab)], np.int64)
+    sizes[tokenizer.special_ids] = 0
+    return sizes

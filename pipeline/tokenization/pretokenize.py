@@ -55,12 +55,12 @@ class CharClasses:
 
     def of(self, codes: Ids) -> Bytes:
         """Return the class of each character `(N,)`."""
-        found: Bytes = self._table[codes]
-        unknown = codes[found == _UNKNOWN]
+        classes: Bytes = self._table[codes]
+        unknown = codes[classes == _UNKNOWN]
         if len(unknown):
             self._learn([chr(code) for code in np.unique(unknown)])
-            found = self._table[codes]
-        return found
+            classes = self._table[codes]
+        return classes
 
     def stands_alone(self, char: str) -> bool:
         """Return whether a character is a separate piece in any context."""
@@ -70,21 +70,21 @@ class CharClasses:
         # Other threads may read the table: an entry changes once, from unknown to its class.
         # ASCII, spaces, punctuation, common Chinese.
         asked = [c for c in chars if c.isascii() or unicodedata.category(c)[0] in "PZ" or "\u4e00" <= c < "\ua000"]
-        found = dict.fromkeys(chars, _INSIDE) | (self._ask(asked) if asked else {})
-        self._table[list(map(ord, found))] = list(found.values())
+        classes = dict.fromkeys(chars, _INSIDE) | (self._ask(asked) if asked else {})
+        self._table[list(map(ord, classes))] = list(classes.values())
 
     def _ask(self, chars: list[str]) -> dict[str, int]:
         """Query the library for the classes of characters."""
         text = self._tokenizer.normalizer.normalize_str(" b ".join(f"a{char}a" for char in chars))
         words = [word for word, _ in self._tokenizer.pre_tokenizer.pre_tokenize_str(text)]
         ends = [-1, *(place for place, word in enumerate(words) if word == "b"), len(words)]
-        found = {}
+        classes = {}
         for char, (before, end) in zip(chars, pairwise(ends), strict=True):
             if end - before == 3:
-                found[char] = _SPACE
+                classes[char] = _SPACE
             elif end - before == 4 and unicodedata.normalize("NFD", char) == char:
-                found[char] = _INSIDE if unicodedata.combining(char) else _ALONE
-        return found
+                classes[char] = _INSIDE if unicodedata.combining(char) else _ALONE
+        return classes
 
 
 def starts(data: Bytes, bounds: Lengths, kinds: CharClasses) -> Lengths:
@@ -93,16 +93,16 @@ def starts(data: Bytes, bounds: Lengths, kinds: CharClasses) -> Lengths:
     Spaces belong to the piece before them. Every sentence (start: `bounds`) starts a piece.
     """
     kind = kinds.ascii[data]
-    found = kind == _ALONE
-    found[1:] |= kind[1:] < kind[:-1]
+    begins = kind == _ALONE
+    begins[1:] |= kind[1:] < kind[:-1]
     # Among multi-byte characters, only those of three bytes matter: quotes, dashes, Chinese.
     wide = np.flatnonzero((data >= 0xE0) & (data < 0xF0))
     wide = wide[kinds.of(_codes(data, wide)) != _INSIDE]
-    found[wide] = True
+    begins[wide] = True
     after = wide[wide + 3 < len(data)] + 3
-    found[after[kind[after] != _SPACE]] = True
-    found[bounds[bounds < len(data)]] = True
-    return np.flatnonzero(found)
+    begins[after[kind[after] != _SPACE]] = True
+    begins[bounds[bounds < len(data)]] = True
+    return np.flatnonzero(begins)
 
 
 def remove_spaces(data: Bytes, cuts: Lengths) -> tuple[bytes, Lengths]:
@@ -273,9 +273,9 @@ def members(part: dict[str, Any] | None) -> list[dict[str, Any]]:
 def uncached_reason(spec: dict[str, Any]) -> str | None:
     """Return why text cannot be cut into pieces for this tokenizer.json; None if it can."""
     for part, known in _KNOWN.items():
-        found = [_name(each) for each in members(spec[part])]
-        if found not in known:
-            return f"its {part} is {', '.join(found) or 'none'}, not {known[0][0]}"
+        names = [_name(each) for each in members(spec[part])]
+        if names not in known:
+            return f"its {part} is {', '.join(names) or 'none'}, not {known[0][0]}"
     words = [token["content"] for token in spec["added_tokens"] if not token["special"]]
     return f"it has added words ({words[0]!r} first)" if words else None
 
@@ -294,8 +294,8 @@ def ascii_tokenizer(tokenizer: Tokenizer, lowercase: bool) -> Tokenizer:
     It need not handle accents, control characters, Chinese characters, punctuation or words of more
     than `LONGEST_WORD` characters.
     """
-    found = Tokenizer(tokenizer.model)
+    bare = Tokenizer(tokenizer.model)
     if lowercase:
-        found.normalizer = normalizers.Lowercase()
-    found.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    return found
+        bare.normalizer = normalizers.Lowercase()
+    bare.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    return bare

@@ -42,8 +42,8 @@ def check_class(folder: Path, names: tuple[str, ...], wordpiece: bool, library: 
         raise _refused(place, f"auto_map names code of its own for the tokenizer ({code})")
     for key, value in _TABLE["settings"].items():
         if stated.get(key) not in (None, value):
-            found = json.dumps(stated[key], ensure_ascii=False)
-            raise _refused(place, f"{key} is {found}, which is not supported")
+            text = json.dumps(stated[key], ensure_ascii=False)
+            raise _refused(place, f"{key} is {text}, which is not supported")
     for role, name in zip(("cls_token", "sep_token", "mask_token"), names[2:], strict=True):
         own = _dict(stated.get(role)).get("content") or stated.get(role)
         if own not in (None, name):
@@ -75,19 +75,19 @@ def added_tokens(folder: Path) -> dict[int, AddedToken]:
     place = folder / (CONFIG if "added_tokens_decoder" in stated else ADDED)
     try:
         if place.name == CONFIG:
-            found = {
+            tokens = {
                 int(number): AddedToken(**{**fields, "special": False})
                 for number, fields in stated["added_tokens_decoder"].items()
             }
         else:
             special = [*(stated.get("additional_special_tokens") or []), *(stated.get("extra_special_tokens") or [])]
-            found = {
+            tokens = {
                 int(number): AddedToken(content, normalized=content not in special)
                 for content, number in read_object(place).items()
             }
     except (AttributeError, TypeError, ValueError) as error:
         raise InputError(f"its added tokens cannot be read ({error})", path=place) from error
-    return dict(sorted(found.items()))
+    return dict(sorted(tokens.items()))
 
 
 def keep_files(source: Path, target: Path, names: Iterable[str] = ORIGINALS) -> None:

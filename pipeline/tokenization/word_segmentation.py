@@ -42,6 +42,6 @@ def word_starts(sentences: Sequence[str], data: Bytes, cut: Segmenter) -> Bools:
     first = np.cumsum(lengths) - lengths  # characters before each word
     places = np.flatnonzero((data & 0xC0) != 0x80)  # of characters
     assert lengths.sum() == len(places), "a segmenter must return all of its input"
-    found = np.zeros(len(data), np.bool_)
-    found[places[first[lengths > 0]]] = True
-    return found
+    begins = np.zeros(len(data), np.bool_)
+    begins[places[first[lengths > 0]]] = True
+    return begins

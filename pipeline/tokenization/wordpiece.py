@@ -174,11 +174,11 @@ def read(path: Path, options: normalization.Options | None = None) -> str:
     if not path.exists():
         raise InputError("vocabulary not found; run python -m pipeline.vocab, or name its folder", path=path)
     if path.is_dir():
-        found = [name for name in ("tokenizer.json", "vocab.txt") if (path / name).is_file()]
-        if not found:
+        files = [name for name in ("tokenizer.json", "vocab.txt") if (path / name).is_file()]
+        if not files:
             why = "has neither tokenizer.json nor vocab.txt; name the folder of a model, or of python -m pipeline.vocab"
             raise InputError(why, path=path)
-        path /= found[0]
+        path /= files[0]
     placeholders.refuse(path)
     if path.suffix != ".json":
         vocab = read_vocab(path)
@@ -223,9 +223,9 @@ def _with_added(source: str, folder: Path) -> str:
     new = {number: token for number, token in tokens.items() if token.content not in known}
     for number, token in new.items():
         library.add_tokens([token])
-        if (found := library.token_to_id(token.content)) != number:
+        if (given := library.token_to_id(token.content)) != number:
             raise InputError(
-                f"the added token {token.content!r} should have id {number}, but has {found} after the vocabulary; "
+                f"the added token {token.content!r} should have id {number}, but has {given} after the vocabulary; "
                 "correct the files of the tokenizer",
                 path=folder,
             )
@@ -337,7 +337,7 @@ class WordPiece:
                 paragraphs[-1].append(f"{gap}{part}")
             size += len(part)
         texts = ["".join(paragraph) for paragraph in paragraphs]
-        found = []
+        ids_of = []
         for start in range(0, len(texts), _BATCH):
             batch = slice(start, start + _BATCH)
             encoded = self.library.encode_batch(texts[batch], add_special_tokens=False)
@@ -347,8 +347,8 @@ class WordPiece:
                 begins = np.fromiter((first for first, _ in one.offsets), np.int64, len(one))
                 ends = np.cumsum([len(part) for part in paragraph])[:-1]
                 at = np.searchsorted(np.maximum.accumulate(begins), ends)
-                found.append((np.array(one.ids, self.dtype), np.diff(at, prepend=0, append=len(one))))
-        return self._joined(found)
+                ids_of.append((np.array(one.ids, self.dtype), np.diff(at, prepend=0, append=len(one))))
+        return self._joined(ids_of)
 
     def _buffer(self, sentences: Texts, coverage: Coverage) -> tuple[Texts, Bytes, Lengths]:
         """Return `utf8_buffer` of the sentences, which a cut may not divide within a letter."""
