@@ -33,8 +33,8 @@ def peaks() -> dict[str, float]:
 
 def published_peak(name: str) -> float | None:
     """Return the published figure of a device by its name; None where it is unknown."""
-    for known, figure in peaks().items():
-        if re.search(rf"\b{known}\b", name):
+    for pattern, figure in peaks().items():
+        if re.search(rf"\b{pattern}\b", name):
             return figure
     return None
 

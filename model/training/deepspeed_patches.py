@@ -130,10 +130,10 @@ def group_norms(groups: Iterable[Iterable[Tensor | None]], process_group: Any) -
 
     Squares are summed in fp64, as in DeepSpeed: in fp32 they overflow before the gradients do.
     """
-    found = [[gradient for gradient in group if gradient is not None] for group in groups]
-    device = next((one.device for group in found for one in group), torch.accelerator.current_accelerator())
-    total = torch.zeros(len(found), device=device)
-    for number, group in enumerate(found):
+    gradients = [[gradient for gradient in group if gradient is not None] for group in groups]
+    device = next((one.device for group in gradients for one in group), torch.accelerator.current_accelerator())
+    total = torch.zeros(len(gradients), device=device)
+    for number, group in enumerate(gradients):
         if group:
             norms = torch._foreach_norm(group, 2, dtype=torch.float64)
             total[number] = torch.stack(list(norms)).square().sum()

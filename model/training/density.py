@@ -92,21 +92,21 @@ def bits_between(seen: Ids, guessed: Ids, sizes: npt.NDArray[np.int64]) -> float
     have their product over the entry's own, as if the sides knew nothing of each other. `sizes` (V,) are in bytes.
     """
     entries = len(sizes)
-    own = ((np.bincount(seen, minlength=entries) + 0.5) / (len(seen) + 0.5 * entries)).astype(np.float32)
+    base = ((np.bincount(seen, minlength=entries) + 0.5) / (len(seen) + 0.5 * entries)).astype(np.float32)
     codes = seen[:-1].astype(np.int64) * entries + seen[1:]
     pairs = np.bincount(codes, minlength=entries**2).astype(np.float32).reshape(entries, entries)
     places = np.unique(np.linspace(1, len(guessed) - 2, GUESSED).astype(np.int64))
     bits = 0.0
     for at in np.array_split(places, -(-len(places) // PART)):
-        likely = probabilities(pairs[guessed[at - 1]], own) * probabilities(pairs[:, guessed[at + 1]].T, own) / own
-        mine = likely[np.arange(len(at)), guessed[at]]
-        bits += float(np.log2(likely.sum(axis=1) / mine).sum())
+        likely = probabilities(pairs[guessed[at - 1]], base) * probabilities(pairs[:, guessed[at + 1]].T, base) / base
+        actual = likely[np.arange(len(at)), guessed[at]]
+        bits += float(np.log2(likely.sum(axis=1) / actual).sum())
     return bits / float(sizes[guessed[places]].sum())
 
 
-def probabilities(counts: Floats, own: Floats) -> Floats:
-    """Return probabilities (P, V) of entries by their counts at one side; their own have what is left."""
+def probabilities(counts: Floats, base: Floats) -> Floats:
+    """Return probabilities (P, V) of entries by their counts at one side; `base` (V,) has what is left."""
     kept: Floats = np.maximum(counts - np.float32(DISCOUNT), 0)
     kept /= np.maximum(counts.sum(axis=1, keepdims=True), 1)
-    kept += (1 - kept.sum(axis=1, keepdims=True)) * own
+    kept += (1 - kept.sum(axis=1, keepdims=True)) * base
     return kept

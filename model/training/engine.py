@@ -146,8 +146,8 @@ class FullyPartitioned(Partitioned):
 
     def held(self, parameter: Any, weight: Tensor) -> tuple[Tensor, Tensor]:
         """Return what of a whole weight this rank has, and the same as the module computes with it."""
-        own = part_of(parameter, weight)
-        return own, parameter.ds_tensor.flatten()[: own.numel()]
+        part = part_of(parameter, weight)
+        return part, parameter.ds_tensor.flatten()[: part.numel()]
 
     def scatter(self, parameter: nn.Parameter, weight: Tensor, moments: Mapping[str, Tensor]) -> None:
         """Set the optimizer's copies of a parameter's weight and moments, on the ranks that own them."""
@@ -158,9 +158,9 @@ class FullyPartitioned(Partitioned):
     def averages(self, parameter: Any) -> Places:
         """Return the tensors from which the module computes a parameter, each with its average."""
         whole = fragments.safe_get_full_optimizer_state(parameter, AVERAGE)
-        own = fragments.safe_get_local_optimizer_state(parameter, AVERAGE)
+        part = fragments.safe_get_local_optimizer_state(parameter, AVERAGE)
         small = parameter.data.numel() == whole.numel()  # held whole, too
-        return [(parameter.ds_tensor.data, own), *([(parameter.data, whole)] if small else [])]
+        return [(parameter.ds_tensor.data, part), *([(parameter.data, whole)] if small else [])]
 
 
 KINDS = (Replicated, Partitioned, Partitioned, FullyPartitioned)  # by stage
@@ -294,14 +294,14 @@ class Engine:
             if name in self.frozen:
                 weights |= {name: self.frozen[name]} if first else {}
                 continue
-            weight, found = self.state.gather(parameter, self.moments[name])
-            own, live = self.state.held(parameter, weight)
+            weight, gathered = self.state.gather(parameter, self.moments[name])
+            part, live = self.state.held(parameter, weight)
             # A sum is fast; it may overflow where no weight does.
-            infinite |= not (own.sum().isfinite() or own.isfinite().all())
-            different |= compare and not torch.equal(own.to(live.device, live.dtype), live)
+            infinite |= not (part.sum().isfinite() or part.isfinite().all())
+            different |= compare and not torch.equal(part.to(live.device, live.dtype), live)
             if first:
                 weights[name] = copy_to_host(weight)
-                moments |= {f"{key}.{name}": copy_to_host(each.view(weight.shape)) for key, each in found.items()}
+                moments |= {f"{key}.{name}": copy_to_host(each.view(weight.shape)) for key, each in gathered.items()}
         if process_group.any_rank(infinite):
             raise FloatingPointError("a weight is not finite")
         if process_group.any_rank(different):
@@ -398,8 +398,8 @@ def restore_scale(scaler: Any, state: Scale) -> None:
 
 def require_moments(moments: dict[str, tuple[str, ...]], tensors: Tensors) -> None:
     """Refuse a checkpoint without the moments of an optimizer, by parameter; an average may be missing."""
-    wanted = {(key, name) for name, keys in moments.items() for key in keys}
-    if missing := sorted({key for key, name in wanted - tensors.moments if key != AVERAGE}):
+    required = {(key, name) for name, keys in moments.items() for key in keys}
+    if missing := sorted({key for key, name in required - tensors.moments if key != AVERAGE}):
         raise InputError(
             f"does not contain {', '.join(missing)}, required by this optimizer; set the optimizer that wrote it, or "
             f"{named('start_optimizer')}=false",

@@ -85,11 +85,10 @@ def sample_cost(config: TrainConfig, model: ModelConfig, sequence_lengths: Mappi
     """Return the tokens of a sample and the operations to train on it, on average over a training."""
     data = config.data
     expected = [sequence_lengths.get(str(Path(folder)), 128) for folder in data.folders]
-    found = [mean_length(*each) for each in zip(data.folders, expected, strict=True)]
-    lengths = [length for length, _ in found]
-    shares = data.weights or [count for _, count in found]
+    lengths, counts = zip(*(mean_length(*each) for each in zip(data.folders, expected, strict=True)), strict=True)
+    shares = data.weights or counts
     if not all(shares):  # not known yet
-        shares = [1] * len(found)
+        shares = [1] * len(lengths)
     masked = fmean(share_at(config.objective.mask_shares, step, 100) for step in range(100))
     work = [cost.flops(model, [length], masked) for length in lengths]
     return float(np.average(lengths, weights=shares)), float(np.average(work, weights=shares))

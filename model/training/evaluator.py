@@ -26,13 +26,13 @@ class Evaluator:
     def evaluate(self) -> Metrics:
         """Return losses and accuracies, those of the average of the weights too."""
         self._engine.train(False)
-        found = self._of_weights()
+        metrics = self._of_weights()
         if self._config.ema is not None:
             with self._engine.averaged_weights():
                 averaged = self._of_weights()
-            found |= {f"{provenance.OF_AVERAGE}{key}": value for key, value in averaged.items()}
+            metrics |= {f"{provenance.OF_AVERAGE}{key}": value for key, value in averaged.items()}
         self._engine.train()
-        return found
+        return metrics
 
     def _of_weights(self) -> Metrics:
         """Return losses and accuracies of the weights that the engine computes with now.
@@ -42,12 +42,12 @@ class Evaluator:
         whole, *parts = self._held_out
         if not parts:
             return self._of_part(whole)
-        found = {name: self._of_part(name) for name in parts}
+        metrics = {name: self._of_part(name) for name in parts}
         samples = [self._held_out[name].samples for name in parts]
         mean = {
-            key: float(np.average([found[name][key] for name in parts], weights=samples)) for key in found[parts[0]]
+            key: float(np.average([metrics[name][key] for name in parts], weights=samples)) for key in metrics[parts[0]]
         }
-        return mean | {f"{name}_{key}": value for name, each in found.items() for key, value in each.items()}
+        return mean | {f"{name}_{key}": value for name, each in metrics.items() for key, value in each.items()}
 
     def _of_part(self, name: str) -> Metrics:
         config, world, loader = self._config, self._engine.world, self._held_out[name]
@@ -61,11 +61,11 @@ class Evaluator:
                 meter.add(losses(masked_logits, pair_logits, micro)[2], finite_only=False)
                 self._beat()
         figures = meter.read(config.objective.next_sentence)
-        found = {key: figures[key] for key in figures if key.endswith(("loss", "accuracy"))}
+        metrics = {key: figures[key] for key in figures if key.endswith(("loss", "accuracy"))}
         mean = self._bytes_per_mask[name]
-        if mean and "masked_lm_loss" in found:
-            found[BITS] = found["masked_lm_loss"] / math.log(2) / mean
-        return found
+        if mean and "masked_lm_loss" in metrics:
+            metrics[BITS] = metrics["masked_lm_loss"] / math.log(2) / mean
+        return metrics
 
     def _count(self, loader: Loader) -> int:
         """Return the samples that are evaluated."""

@@ -75,8 +75,8 @@ def find_newest(
         Unreadable: It cannot be known whether one is intact, and resuming before it removes it.
     """
     remove_leftovers(folder)  # of a start that was killed, whose room the next checkpoint may need
-    own = checkpoint_folder.find_newest(folder)
-    for path in _in_common(folder, first_steps, own[1].step if own else 0):
+    newest = checkpoint_folder.find_newest(folder)
+    for path in _in_common(folder, first_steps, newest[1].step if newest else 0):
         if checkpoint_folder.read_field(path, "data") != data or (
             needs_words and checkpoint_folder.read_field(path, "words") is None
         ):
@@ -89,14 +89,14 @@ def find_newest(
             return folder / path.name, state
         except (InputError, StoreError) as error:
             print(f"warning: {error}; trying the previous checkpoint", flush=True)
-    return own
+    return newest
 
 
 def step_in_common(config: TrainConfig, common: str) -> int:
     """Return the step that a training would continue from, after which another in its folder has a checkpoint."""
     first_steps = TrajectoryHash(config, run_length.steps_of(config), common)
-    found = _in_common(Path(config.out, checkpoint_folder.RUNS, "new"), first_steps, 0)
-    return int(found[0].name.removeprefix("step-")) if found else 0
+    shared = _in_common(Path(config.out, checkpoint_folder.RUNS, "new"), first_steps, 0)
+    return int(shared[0].name.removeprefix("step-")) if shared else 0
 
 
 def _in_common(folder: Path, first_steps: TrajectoryHash, done: int) -> list[Path]:
@@ -107,7 +107,7 @@ def _in_common(folder: Path, first_steps: TrajectoryHash, done: int) -> list[Pat
     others = [checkpoint_folder.steps(other) for other in folder.parent.glob("*") if other != folder]
     shared = [  # hashes take the steps in order
         path
-        for step, path in sorted((step, path) for found in others for step, path in found.items() if step > done)
+        for step, path in sorted((step, path) for paths in others for step, path in paths.items() if step > done)
         if first_steps.fits(step, checkpoint_folder.read_field(path, "first_steps"))
         and all(best.exists() for best in checkpoint_folder.best_of(path))
     ]

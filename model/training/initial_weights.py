@@ -129,10 +129,10 @@ def complete_size(config: TrainConfig, wordpiece: WordPiece, length: int) -> Mod
         InputError: The size is taken from `start`, which contains no model.
     """
     model = config.model
-    there = None if config.start is None else size_of(config.start)
-    if model.name == AUTO and there is not None:
-        model = model.filled(there)
-        model = replace(model, layer_norm_epsilon=there.layer_norm_epsilon, **architecture_of(there, model))
+    initial = None if config.start is None else size_of(config.start)
+    if model.name == AUTO and initial is not None:
+        model = model.filled(initial)
+        model = replace(model, layer_norm_epsilon=initial.layer_norm_epsilon, **architecture_of(initial, model))
         if config.objective.next_sentence and not model.traits.sentence_pairs:
             raise ConfigError(
                 f"{config.start} is a {model.architecture}, which has no next-sentence head; add "
@@ -141,8 +141,8 @@ def complete_size(config: TrainConfig, wordpiece: WordPiece, length: int) -> Mod
                 True,
             )
     if not model.positions:
-        model = replace(model, positions=max(length, there.positions if there is not None else 0))
-    rows = there.positions if there is not None and there.traits.learned_positions else None
+        model = replace(model, positions=max(length, initial.positions if initial is not None else 0))
+    rows = initial.positions if initial is not None and initial.traits.learned_positions else None
     check_length(model, length, config.data, start=rows)
     size = model.vocab_size or wordpiece.size
     if size != wordpiece.size:
@@ -150,36 +150,36 @@ def complete_size(config: TrainConfig, wordpiece: WordPiece, length: int) -> Mod
     return replace(model, vocab_size=size, name=model.size_name)
 
 
-def architecture_of(there: ModelConfig, here: ModelConfig) -> Json:
+def architecture_of(initial: ModelConfig, config: ModelConfig) -> Json:
     """Return the architecture keys of `there` that have default values in `here`."""
     defaults = {one.name: one.default for one in fields(ModelConfig)}
     keys = (*COMPUTED, *LAYERS, "rotary_local", "rotary_global", "classifier_pooling")
-    return {key: getattr(there, key) for key in keys if getattr(here, key) == defaults[key]}
+    return {key: getattr(initial, key) for key in keys if getattr(config, key) == defaults[key]}
 
 
-def check_size(folder: Path | str, there: ModelConfig, here: ModelConfig) -> None:
+def check_size(folder: Path | str, initial: ModelConfig, config: ModelConfig) -> None:
     """Check that a model to start from has the configured size and vocabulary size.
 
     Raises:
         InputError: The sizes differ; the message lists every key to set.
     """
     # Learned positions are parameters; rotary ones may be extended.
-    more = ("positions",) if here.traits.learned_positions else LAYERS
+    more = ("positions",) if config.traits.learned_positions else LAYERS
     fixed = (*COMPUTED, *SHAPE, *more)
-    differ = [key for key in fixed if getattr(there, key) != getattr(here, key)]
+    differ = [key for key in fixed if getattr(initial, key) != getattr(config, key)]
     if differ:
-        keys = " ".join(f"model.{key}={getattr(there, key)}" for key in fixed)
+        keys = " ".join(f"model.{key}={getattr(initial, key)}" for key in fixed)
         raise InputError(
-            f"a model of {there.layers} layers x {there.hidden} does not match the "
+            f"a model of {initial.layers} layers x {initial.hidden} does not match the "
             f"configured size ({', '.join(differ)} differ); add model=auto to use its size, or set {keys}",
             "start",
             folder,
         )
-    if there.vocab_size != here.vocab_size:
+    if initial.vocab_size != config.vocab_size:
         raise InputError(
-            f"its vocabulary has {there.vocab_size:,} entries, but data.vocab has {here.vocab_size:,}; if data.vocab "
-            f"extends the model's, run python -m pipeline.convert train={folder} vocab=FOLDER out=START, FOLDER that "
-            f"of data.vocab, and set {named('start')}=START",
+            f"its vocabulary has {initial.vocab_size:,} entries, but data.vocab has {config.vocab_size:,}; if "
+            f"data.vocab extends the model's, run python -m pipeline.convert train={folder} vocab=FOLDER out=START, "
+            f"FOLDER that of data.vocab, and set {named('start')}=START",
             "start",
             folder,
         )
@@ -229,9 +229,9 @@ def start(folder: Path | str, config: ModelConfig, wordpiece: WordPiece) -> Init
         )
     changed = [key for key in CHOICES if getattr(source.config, key) != getattr(config, key)]
     if changed:
-        here = ", ".join(f"model.{key}={getattr(config, key)}" for key in changed)
+        settings = ", ".join(f"model.{key}={getattr(config, key)}" for key in changed)
         keys = " ".join(f"model.{key}={getattr(source.config, key)}" for key in changed)
-        source.notes.append(f"{folder}: continues with {here}; to keep its own, set {keys}")
+        source.notes.append(f"{folder}: continues with {settings}; to keep its own, set {keys}")
     if os.environ.get("RANK", "0") == "0":
         for note in source.notes:
             print(f"start: {note}", flush=True)

@@ -34,8 +34,8 @@ class Expected:
 
 def table() -> dict[str, Any]:
     """Return the coefficients with their provenance."""
-    found: dict[str, Any] = read_table(__file__, "law.yaml")
-    return found
+    coefficients: dict[str, Any] = read_table(__file__, "law.yaml")
+    return coefficients
 
 
 def worth(once: float, readings: float, half: float) -> float:
@@ -66,17 +66,17 @@ def expect(parameters: float, once: float, readings: float, entries: int, text: 
 
     A text of unknown density is taken as the usual one.
     """
-    known = table()
-    usual = Density(known["density"], bytes_a_token(ENTRIES))
+    coefficients = table()
+    usual = Density(coefficients["density"], bytes_a_token(ENTRIES))
     text = text or usual
     once = once / text.token
     dense = max(text.bits / usual.bits, REPEATED * usual.token / text.token)
-    unbound = known["level"] * bits_per_byte(known["law"], parameters, once, readings, entries, dense)
+    unbound = coefficients["level"] * bits_per_byte(coefficients["law"], parameters, once, readings, entries, dense)
     guess = math.log2(entries) / bytes_a_token(entries, text)  # of who knows nothing
     bits = min(unbound, guess)
-    low, high = known["range"]["tokens_read"]
+    low, high = coefficients["range"]["tokens_read"]
     beyond = max(1.0, once * readings / high, low / max(once * readings, 1.0))
-    spread = math.exp(2 * math.hypot(known["residual"] * (1 + math.log(beyond)), known["levels"]))
+    spread = math.exp(2 * math.hypot(coefficients["residual"] * (1 + math.log(beyond)), coefficients["levels"]))
     return Expected(bits, bits / spread, min(bits * spread, guess), beyond, unbound)
 
 

@@ -70,8 +70,8 @@ def measured_rates(ours: int, shapes: dict[tuple[int, int], int] = SHAPES) -> Ra
         Restart: a training that measures them failed; its output is on the terminal.
     """
     path = cache_file(ours)
-    if found := strict_json.own(path).get("rates"):
-        return [(work, rate) for work, rate in found]
+    if cached := strict_json.own(path).get("rates"):
+        return [(work, rate) for work, rate in cached]
     load = os.getloadavg()[0]
     rates = measure(ours, shapes)
     if busy := load > QUIET_LOAD + ours / 2:
@@ -151,8 +151,8 @@ def rate_at(rates: Rates, work: float) -> float:
 
     A smaller model is at least as fast: one that was measured slower was disturbed.
     """
-    known, found = np.log(np.array(rates)).T
-    found = np.maximum.accumulate(found[::-1])[::-1]
+    log_works, log_rates = np.log(np.array(rates)).T
+    log_rates = np.maximum.accumulate(log_rates[::-1])[::-1]
     if work > rates[-1][0]:  # as many operations a second as the largest
-        return float(np.exp(found[-1]) * rates[-1][0] / work)
-    return float(np.exp(np.interp(np.log(work), known, found)))
+        return float(np.exp(log_rates[-1]) * rates[-1][0] / work)
+    return float(np.exp(np.interp(np.log(work), log_works, log_rates)))

@@ -23,20 +23,20 @@ LOSSES = {"masked_lm_loss": "Masked-LM loss", "next_sentence_loss": "Next-senten
 OF_AVERAGE = "average_"  # begins the held-out figures of a moving average
 
 
-def is_better(found: Metrics, best: Metrics) -> bool:
+def is_better(metrics: Metrics, best: Metrics) -> bool:
     """Return whether held-out figures are better than the best ones so far: by bits per byte.
 
     By loss where these are not known, as of the best step that earlier code has noted.
     """
-    measure = BITS if BITS in found and BITS in (best or found) else "loss"
-    return found[measure] < best.get(measure, math.inf)
+    measure = BITS if BITS in metrics and BITS in (best or metrics) else "loss"
+    return metrics[measure] < best.get(measure, math.inf)
 
 
 def training_of(place: Path | str) -> Manifest | None:
     """Return the manifest of a finished training; `place` may be a checkpoint."""
     above = (Path(place), *Path(place).parents[:3])  # a checkpoint is up to three levels below its run
-    found = (Manifest.read(folder, of_input=True) for folder in above)
-    return next((made for made in found if made is not None and made.stage == "train"), None)
+    manifests = (Manifest.read(folder, of_input=True) for folder in above)
+    return next((manifest for manifest in manifests if manifest is not None and manifest.stage == "train"), None)
 
 
 def histories(place: str) -> Iterator[Manifest]:
@@ -58,11 +58,11 @@ def learnt(place: Path | str, positions: int = sys.maxsize) -> int:
     folder = Path(place)
     if not (folder / "config.json").is_file():
         return min(checkpoint_folder.read_field(folder, "learnt") or _of_shards(folder, positions), positions)
-    found = min(sentence_model.stated_length(folder) or positions, positions)
-    noted = noted_of(made := manifest_of(folder), folder)
-    if made is None or noted is None or noted.learnt:
-        return found
-    return min(found, learnt(made.config["train"], positions))
+    length = min(sentence_model.stated_length(folder) or positions, positions)
+    noted = noted_of(manifest := manifest_of(folder), folder)
+    if manifest is None or noted is None or noted.learnt:
+        return length
+    return min(length, learnt(manifest.config["train"], positions))
 
 
 def _of_shards(folder: Path, positions: int) -> int:
@@ -111,27 +111,27 @@ def validation_of(summary: TrainingSummary, source: "InitialWeights", average: b
     """
     assert source.last is not None
     path, state = source.last
-    found = summary.validation
+    metrics = summary.validation
     if state.step != summary.steps:
         now = {"kind": "validation", "step": state.step}
-        there = [row for row in read_metrics(path.parents[2]) if now.items() <= row.items()]
-        found = {key: there[-1][key] for key in found if key in there[-1]} if there else {}
+        rows = [row for row in read_metrics(path.parents[2]) if now.items() <= row.items()]
+        metrics = {key: rows[-1][key] for key in metrics if key in rows[-1]} if rows else {}
     if average:
-        kept = {key: value for key, value in found.items() if key.startswith(OF_AVERAGE)}
+        kept = {key: value for key, value in metrics.items() if key.startswith(OF_AVERAGE)}
         return {key.removeprefix(OF_AVERAGE): value for key, value in kept.items()}
-    return found if len(source.steps) == 1 else {}
+    return metrics if len(source.steps) == 1 else {}
 
 
 def overfitting(rows: list[Json]) -> Iterator[str]:
     """Yield a sentence for each held-out loss of a curve that rose while that of training fell."""
     for key, title in LOSSES.items():
-        held = [(row[key], row["step"]) for row in rows if row["kind"] == "validation" and key in row]
-        best, step = min(held, default=(0.0, 0))
+        held_out = [(row[key], row["step"]) for row in rows if row["kind"] == "validation" and key in row]
+        best, step = min(held_out, default=(0.0, 0))
         late = [row[key] for row in rows if row["kind"] == "train" and key in row and row["step"] > step]
         half = len(late) // 2
         falls = half > 0 and fmean(late[half:]) < fmean(late[:half])
-        if falls and held and held[-1][0] >= RISES * best:
+        if falls and held_out and held_out[-1][0] >= RISES * best:
             yield (
-                f"{title} of held-out text rose from {best:.3f} at step {step:,} to {held[-1][0]:.3f}, "
+                f"{title} of held-out text rose from {best:.3f} at step {step:,} to {held_out[-1][0]:.3f}, "
                 "while that of training fell: more text, or fewer steps, would help"
             )

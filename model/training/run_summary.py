@@ -81,8 +81,7 @@ def result_of(run: Run, validation: Metrics, guesses: tuple[float, float]) -> Re
     """
     plan, state = run.plan, run.state
     rows = read_metrics(plan.out) if run.world.rank == 0 else []
-    known = [*plan.shards[0].warnings, *provenance.overfitting(rows)]
-    warnings = "".join(f"{WARNING}{text}" for text in known)
+    warnings = "".join(f"{WARNING}{text}" for text in (*plan.shards[0].warnings, *provenance.overfitting(rows)))
     path = plan.folder / checkpoint_folder.name_of(state.best_step or state.step)
     summary = TrainingSummary(
         steps=state.step,

@@ -135,22 +135,22 @@ def restore(plan: Plan, world: World, peak: float, store: BackgroundUpload, beat
     config, state, tensors, before = plan.config, plan.beginning, None, 0
     torch.manual_seed(int(counter_rng.key(config.seed, "initialise") >> 1))
     module = build_model(plan.model)
-    found = find_newest(plan, state.data, world.rank, store, beat)
-    if found is not None:
-        path, there = found
-        own = {key: getattr(state, key) for key in ("fingerprint", "model", "tokenizer")}
-        state, tensors = dataclasses.replace(there, **own), Tensors(path)
-        before = there.learnt or (provenance.learnt(config.start, plan.model.positions) if config.start else 0)
+    newest = find_newest(plan, state.data, world.rank, store, beat)
+    if newest is not None:
+        path, saved = newest
+        identity = {key: getattr(state, key) for key in ("fingerprint", "model", "tokenizer")}
+        state, tensors = dataclasses.replace(saved, **identity), Tensors(path)
+        before = saved.learnt or (provenance.learnt(config.start, plan.model.positions) if config.start else 0)
         module.load_state_dict({name: tensors.weight(name) for name, _ in module.named_parameters()})
     elif config.start is not None:
         source = initial_weights.start(config.start, plan.model, plan.wordpiece)
         module.load_state_dict(source.state)
         before = source.learnt
         if config.start_optimizer:
-            path, there = source.checkpoint()
-            state, tensors = dataclasses.replace(state, carried=there.updates), Tensors(path)
+            path, saved = source.checkpoint()
+            state, tensors = dataclasses.replace(state, carried=saved.updates), Tensors(path)
     shards_know = plan.loader.words_per_token is not None
-    run_length.require_words(config, shards_know, state, None if found is None else found[0])
+    run_length.require_words(config, shards_know, state, None if newest is None else newest[0])
     freeze(module, config.freeze)
     module.encoder.recompute = config.compute.recompute
     if compiles(config, world):
@@ -160,7 +160,7 @@ def restore(plan: Plan, world: World, peak: float, store: BackgroundUpload, beat
     if tensors is not None:
         engine.load_state_dict(tensors, state.updates)
         engine.load_scale(state.loss_scale)
-    return Run(plan, world, peak, engine, state, found is not None)
+    return Run(plan, world, peak, engine, state, newest is not None)
 
 
 def freeze(module: Any, layers: int | None) -> None:
@@ -183,12 +183,12 @@ def find_newest(
     config = plan.config
     if store.shared:
         process_group.check_shared_folder(plan.folder, config.timeout)
-    own = None
+    newest = None
     if rank == 0:
         needs_words = bool(config.words or config.save_at_words)
-        own = extending.find_newest(plan.folder, plan.first_steps, data, needs_words, store.fetch)
+        newest = extending.find_newest(plan.folder, plan.first_steps, data, needs_words, store.fetch)
     store.upload(beat)  # other nodes fetch what this one may have alone
-    sent = process_group.gather(own and (str(own[0]), dataclasses.asdict(own[1])))[0]
+    sent = process_group.gather(newest and (str(newest[0]), dataclasses.asdict(newest[1])))[0]
     if sent is None:
         return None
     path, state = Path(sent[0]), State(**sent[1])

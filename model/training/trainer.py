@@ -243,14 +243,14 @@ class Trainer:
 
     def _evaluate(self) -> Metrics | None:
         """Evaluate on held-out samples, the average of the weights too; None: it is not finite."""
-        state, found = self.state, self.evaluator.evaluate()
-        finite = all(map(math.isfinite, found.values()))
-        self.tracker.log_metrics("validation", state.step, found if finite else {})
-        shown = ", ".join(f"{key.replace('_', ' ')} {value:.4f}" for key, value in found.items())
+        state, metrics = self.state, self.evaluator.evaluate()
+        finite = all(map(math.isfinite, metrics.values()))
+        self.tracker.log_metrics("validation", state.step, metrics if finite else {})
+        shown = ", ".join(f"{key.replace('_', ' ')} {value:.4f}" for key, value in metrics.items())
         self.tracker.say(f"step {state.step:,}: held-out {shown if finite else 'loss not finite'}")
-        if self.config.keep_best and finite and provenance.is_better(found, state.best_figures):
-            state.best = {"step": state.step, **found}
-        return found if finite else None
+        if self.config.keep_best and finite and provenance.is_better(metrics, state.best_figures):
+            state.best = {"step": state.step, **metrics}
+        return metrics if finite else None
 
     def _save(self, mark: float | None = None) -> Path:
         """Have a checkpoint of this step; skipped updates keep those before, which may be the good ones."""
@@ -285,9 +285,9 @@ def train(
             result = trainer.run()
     except Exception as error:
         guard.leaving()  # it stays: a signal or a hang must not spoil the exit code
-        found = micro_batch.classify_failure(error, config, rank, checkpoint_folder.folder_of(out, fingerprint))
-        if found is not None:
-            raise found from error
+        failure = micro_batch.classify_failure(error, config, rank, checkpoint_folder.folder_of(out, fingerprint))
+        if failure is not None:
+            raise failure from error
         raise
     dist.destroy_process_group()
     guard.close()
