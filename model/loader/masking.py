@@ -66,8 +66,8 @@ class Masker:
         if self._objective.predict == "next":
             return np.asarray(lengths, np.int64) - 1
         share = self._objective.mask_shares[-1] if share is None else share
-        wanted = np.rint(np.asarray(lengths) * share).astype(np.int64)
-        return np.minimum(np.maximum(wanted, 1), maskable)
+        masked = np.rint(np.asarray(lengths) * share).astype(np.int64)
+        return np.minimum(np.maximum(masked, 1), maskable)
 
     def draw(
         self, ids: npt.NDArray[Any], starts: Ints, samples: npt.ArrayLike, counts: Ints, continues: Bools | None = None
@@ -108,10 +108,10 @@ class Masker:
 
     def is_special(self, ids: npt.NDArray[Any]) -> Bools:
         """Return whether each of `ids` is a special token."""
-        found = ids == self._special[0]
+        matches = ids == self._special[0]
         for special in self._special[1:]:
-            found |= ids == special
-        return np.asarray(found)
+            matches |= ids == special
+        return np.asarray(matches)
 
     def _priorities(self, keys: counter_rng.Bits, starts: Ints, special: Bools) -> Any:
         """Return a random order of each sequence's positions, special last: `(B, L)` uint32."""

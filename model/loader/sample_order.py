@@ -53,8 +53,8 @@ class Order:
 
     def window(self, index: int) -> Window:
         """Return the window of a global sample index, a pure function."""
-        epoch, here, span, following = self._locate(index)
-        order = self._permutation(span.last - span.first, "rows", epoch, here)
+        epoch, window, span, following = self._locate(index)
+        order = self._permutation(span.last - span.first, "rows", epoch, window)
         return Window(**vars(span), order=order, following=following)
 
     def spans(self, index: int) -> Iterator[Span]:
@@ -70,16 +70,16 @@ class Order:
         shards = self._permutation(len(self.rows), "shards", epoch)
         ends = np.cumsum(self.rows[shards])
         starts = ends - self.rows[shards]
-        number = starts // self.window_rows  # ascending: the window of each shard
+        windows = starts // self.window_rows  # ascending: the window of each shard
         # Empty shards share their start with the next one: take the last one that starts here.
-        here = int(number[np.searchsorted(starts, position, side="right") - 1])
-        low, high = np.searchsorted(number, here), np.searchsorted(number, here, side="right")
+        window = int(windows[np.searchsorted(starts, position, side="right") - 1])
+        low, high = np.searchsorted(windows, window), np.searchsorted(windows, window, side="right")
         # A shard larger than a window leaves gaps in the numbers.
-        after = np.searchsorted(number, number[high:][:1], side="right").max(initial=high)
+        after = np.searchsorted(windows, windows[high:][:1], side="right").max(initial=high)
         first, last = int(starts[low]), int(ends[high - 1])
         before = epoch * self.samples
         span = Span(first=before + first, last=before + last, shards=shards[low:high])
-        return epoch, here, span, shards[high:after]
+        return epoch, window, span, shards[high:after]
 
     def _permutation(self, n: int, purpose: str, *parts: int) -> Ints:
         if not self.shuffle:
@@ -107,11 +107,11 @@ class Mixture:
 
     def before(self, index: int) -> list[int]:
         """Return how many of the first `index` samples are from each source."""
-        given, left = [], sum(self.shares)
+        counts, left = [], sum(self.shares)
         for share in self.shares:
-            given.append(index * share // left)
-            index, left = index - given[-1], left - share
-        return given
+            counts.append(index * share // left)
+            index, left = index - counts[-1], left - share
+        return counts
 
     def place(self, source: int, number: int) -> int:
         """Return the global index of sample `number` of a source."""
@@ -124,11 +124,11 @@ class Mixture:
         source = np.empty(stop - start, np.int64)
         position, left = np.arange(stop - start), sum(self.shares)
         for number, share in enumerate(self.shares):
-            given = np.arange(start, stop + 1) * share // left  # of the remaining samples, (n+1,)
-            mine = np.diff(given) > 0
-            source[position[mine]] = number
-            position = position[~mine]
-            start, stop, left = start - int(given[0]), stop - int(given[-1]), left - share
+            totals = np.arange(start, stop + 1) * share // left  # of the remaining samples, (n+1,)
+            chosen = np.diff(totals) > 0
+            source[position[chosen]] = number
+            position = position[~chosen]
+            start, stop, left = start - int(totals[0]), stop - int(totals[-1]), left - share
         return source
 
     def once(self, samples: Sequence[int]) -> int:

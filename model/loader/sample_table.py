@@ -103,16 +103,16 @@ def _special_tokens(shard: Shard, masker: Masker) -> Ints:
     Raises:
         InputError: An id is outside the vocabulary.
     """
-    found = []
+    positions = []
     for low in range(0, len(shard.values), SCAN):
         values = shard.ids(low, low + SCAN)
         if values.max() >= shard.info.vocab_size:
             raise InputError("an id is outside the vocabulary; rerun prepare", path=shard.path)
-        found.append(low + np.flatnonzero(masker.is_special(values)))
-    return np.diff(np.searchsorted(np.concatenate([*found, _NONE]), shard.offsets))
+        positions.append(low + np.flatnonzero(masker.is_special(values)))
+    return np.diff(np.searchsorted(np.concatenate([*positions, _NONE]), shard.offsets))
 
 
 def order_of(shards: list[Shard], data: DataConfig, seed: int, number: int, shuffle: bool) -> Order:
     """Return the order of the rows of a source, the first of which has the seed itself."""
-    own = int(counter_rng.key(seed, "source", number)) if number else seed
-    return Order(np.array([shard.rows for shard in shards], np.int64), own, data.window_rows, shuffle)
+    source_seed = int(counter_rng.key(seed, "source", number)) if number else seed
+    return Order(np.array([shard.rows for shard in shards], np.int64), source_seed, data.window_rows, shuffle)

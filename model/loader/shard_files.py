@@ -54,8 +54,8 @@ class ShardFiles:
         Raises:
             InputError: A shard is missing, damaged, changed, or not in the manifest.
         """
-        found = [path for folder in self._folders for path in sorted(folder.glob("*.arrow"))]
-        wrong = [f"{path} is not in this folder's manifest" for path in found[rank::world] if path not in self._listed]
+        paths = [path for folder in self._folders for path in sorted(folder.glob("*.arrow"))]
+        wrong = [f"{path} is not in this folder's manifest" for path in paths[rank::world] if path not in self._listed]
         for path in list(self._listed)[rank::world]:
             beat()
             if not path.exists():

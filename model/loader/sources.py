@@ -123,11 +123,11 @@ class CachedShard(Shard):
         Raises:
             InputError: it is not a shard, or not the one that the manifest describes.
         """
-        there = open_shard(folder / self.name)
-        if (there.info, there.rows, there.tokens) != (self.info, self.rows, self.tokens):
+        shard = open_shard(folder / self.name)
+        if (shard.info, shard.rows, shard.tokens) != (self.info, self.rows, self.tokens):
             raise InputError(f"is not as its manifest says; rerun prepare {BY_FORCE}", path=self.address)
-        self._batch = there._batch
-        self.offsets, self.values, self.a_len = there.offsets, there.values, there.a_len
+        self._batch = shard._batch
+        self.offsets, self.values, self.a_len = shard.offsets, shard.values, shard.a_len
 
     def close(self) -> None:
         """Unmap the file."""
@@ -172,32 +172,32 @@ class Fetcher:
 
         Until then it has another name, as ranks use what is there.
         """
-        known = {source.name: source for source in self._sources}
-        found = {}
+        sources = {source.name: source for source in self._sources}
+        kept = {}
         for path in self._folder.glob("*.arrow"):
             name = path.name.removeprefix(KEPT)
-            if name in known and path.stat().st_size == known[name].size:
+            if name in sources and path.stat().st_size == sources[name].size:
                 path.replace(self._folder / f"{KEPT}{name}")
-                found[name] = known[name]
+                kept[name] = sources[name]
             else:
                 path.unlink()
-        return found
+        return kept
 
     def _run(self) -> None:
         try:
             near: list[Span] = []  # spans that a rank may still read
             for span in self._spans(self._start):
-                wanted = self._of(span)
+                sources = self._of(span)
                 near = self._wait_for_room([*near, span])
                 if self._closing.is_set():
                     return
                 self._evict(near)
-                self._present |= wanted
-                self._fetch_all(wanted, near)
+                self._present |= sources
+                self._fetch_all(sources, near)
         except Exception as error:
             self._fail(error)
 
-    def _fetch_all(self, wanted: Sources, near: list[Span]) -> None:
+    def _fetch_all(self, sources: Sources, near: list[Span]) -> None:
         """Fetch the shards of the last span of `near`.
 
         A store that does not answer is a failure only when a rank reads the span before it: so much
@@ -205,7 +205,7 @@ class Fetcher:
         """
         while not self._closing.is_set():
             try:
-                parallel.each(self._fetch, wanted.values())
+                parallel.each(self._fetch, sources.values())
                 return
             except Restart:
                 if len(near) == 1 or int(self._progress[:-1].max()) >= near[-2].first:
@@ -299,23 +299,23 @@ class CachedShards(ShardSource):
             InputError: there are none, or the manifest does not describe them.
         """
         manifest = require_manifest(folder, "prepare", "data.dir")
-        known = CorpusCounts.of(manifest).shards
+        counts = CorpusCounts.of(manifest).shards
         info = dataclasses.replace(open_folder(folder, "validation")[0].info, split=split)
         names = sorted(n for n in manifest.files if n.startswith(f"{split}-") and n.endswith(".arrow"))
-        if not names or any(name not in known or not known[name].rows for name in names):
+        if not names or any(name not in counts or not counts[name].rows for name in names):
             raise InputError(
                 "its manifest does not list training shards and their rows, which data.cache needs; run prepare "
                 f"again {BY_FORCE}",
                 "data.cache",
                 path=self._addresses[folder],
             )
-        found: list[CachedShard] = []
+        shards: list[CachedShard] = []
         for name in names:
             address = f"{self._addresses[folder]}/{name}"
-            found.append(CachedShard(Path(folder, name), info, address, manifest.files[name], known[name]))
-            inside(self._top, found[-1].name, self._addresses[folder])
-        self._shards += found
-        return list(found)
+            shards.append(CachedShard(Path(folder, name), info, address, manifest.files[name], counts[name]))
+            inside(self._top, shards[-1].name, self._addresses[folder])
+        self._shards += shards
+        return list(shards)
 
     def begin(self, reading: ReadPlan) -> None:
         """Start to fetch; all ranks call it.
@@ -402,8 +402,8 @@ class CachedShards(ShardSource):
         """Agree with the other ranks of this node on a folder, and on who fetches."""
         reading = self._reading
         self._top.mkdir(parents=True, exist_ok=True)
-        there = self._top.stat()
-        node = [socket.gethostname(), there.st_dev, there.st_ino]
+        stat = self._top.stat()
+        node = [socket.gethostname(), stat.st_dev, stat.st_ino]
         peers = [rank for rank, other in enumerate(reading.gather(node)) if other == node]
         self._slot = peers.index(reading.rank)
         first = self._slot == 0
@@ -420,21 +420,21 @@ class CachedShards(ShardSource):
 
     def _locked_folder(self) -> Path:
         """Return the folder of this training on this node; remove those of trainings that ended."""
-        host, mine, number = socket.gethostname(), None, 0
-        while mine is None:
+        host, folder, number = socket.gethostname(), None, 0
+        while folder is None:
             path = self._top / f"{self._reading.run}.{number}@{host}"
             path.mkdir(exist_ok=True)
             lock = (path / LOCK).open("w")
             with contextlib.suppress(BlockingIOError):
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                mine, self._lock = path, lock
+                folder, self._lock = path, lock
             number += 1
         for other in self._top.glob(f"*@{host}"):
             with contextlib.suppress(OSError), (other / LOCK).open("r+") as lock:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 shutil.rmtree(other, ignore_errors=True)
-        (mine / FAILED).unlink(missing_ok=True)
-        return mine
+        (folder / FAILED).unlink(missing_ok=True)
+        return folder
 
 
 def _progress(folder: Path, ranks: int, mode: Any) -> Ints:
