@@ -32,9 +32,9 @@ def muon_groups(module: nn.Module, config: OptimizerConfig) -> list[dict[str, ob
         for name, parameter in module.named_parameters()
         if parameter.dim() == 2 and ".layers." in f".{name}" and parameter.requires_grad
     ]
-    known = {id(parameter) for parameter in hidden}
+    hidden_ids = {id(parameter) for parameter in hidden}
     matrices, vectors = parameter_groups(module, config.weight_decay)
-    matrices["params"] = [p for p in matrices["params"] if id(p) not in known]  # type: ignore[attr-defined]
+    matrices["params"] = [p for p in matrices["params"] if id(p) not in hidden_ids]  # type: ignore[attr-defined]
     by_adam = {"rate_share": config.adam_share}
     return [
         {"params": hidden, "weight_decay": config.weight_decay, "moments": (MOMENTUM,), "momentum": config.momentum},

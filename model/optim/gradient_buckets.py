@@ -105,12 +105,12 @@ class FlatGradients:
             if bucket.sent is not None:
                 bucket.sent.wait()
             bucket.sent, bucket.filled = None, False
-        found = [
+        reduced = [
             (flat.narrow(0, start, size), pieces)
             for flat, (start, size, pieces) in zip(self.flat, self.parts, strict=True)
         ]
         self.flat, self.views = [], []  # the optimizer frees them after its step
-        return found
+        return reduced
 
     def _make(self) -> None:
         """Make the buffers of a step, with zeros where a gradient is missing."""
@@ -122,14 +122,14 @@ class FlatGradients:
     def _add(self, bucket: Bucket) -> None:
         """Add the gradients of a bucket to the sums, and free them."""
         views = self.views[bucket.group][bucket.first :]
-        found = [
+        pairs = [
             (view, parameter.grad)
             for view, parameter in zip(views, bucket.parameters, strict=False)
             if parameter.grad is not None
         ]
-        if not found:
+        if not pairs:
             return
-        sums, gradients = map(list, zip(*found, strict=True))
+        sums, gradients = map(list, zip(*pairs, strict=True))
         if bucket.filled:
             torch._foreach_add_(sums, gradients)
         else:
@@ -164,6 +164,6 @@ def sizes(parameters: TensorList, start: int, size: int) -> list[int]:
     >>> sizes([torch.empty(3), torch.empty(2, 2)], start=2, size=7)
     [1, 4, 2]
     """
-    found = [piece.size for piece in flat_shards(parameters, start, size)]
-    padding = size - sum(found)
-    return [*found, padding] if padding else found
+    numels = [piece.size for piece in flat_shards(parameters, start, size)]
+    padding = size - sum(numels)
+    return [*numels, padding] if padding else numels

@@ -145,24 +145,24 @@ def orthogonalise_pieces(flat: Tensor, layout: Layout, bf16: bool) -> None:
     pieces.
     """
     parts = list(zip(layout.pieces, pieces_of(flat, layout), strict=True))
-    own = [part.view(layout.shapes[piece.parameter]) for piece, part in parts if piece.parameter not in layout.split]
-    orthogonalise(own, bf16, layout.device)
+    local = [part.view(layout.shapes[piece.parameter]) for piece, part in parts if piece.parameter not in layout.split]
+    orthogonalise(local, bf16, layout.device)
     split = sorted(layout.split)
     for first, last in chunk_by_numel([layout.shapes[number].numel() for number in split], AT_ONCE):
         shapes = [layout.shapes[number] for number in split[first:last]]
         buffer = torch.zeros(sum(shape.numel() for shape in shapes), device=layout.device)
         places = torch.split(buffer, [shape.numel() for shape in shapes])
         wholes = dict(zip(split[first:last], places, strict=True))
-        mine = [
+        pairs = [
             (part, wholes[piece.parameter][piece.offset : piece.offset + piece.size])
             for piece, part in parts
             if piece.parameter in wholes
         ]
-        for part, place in mine:
+        for part, place in pairs:
             place.copy_(part)
         dist.all_reduce(buffer, group=layout.group)
         orthogonalise_distributed(buffer, shapes, layout.group, bf16)
-        for part, place in mine:
+        for part, place in pairs:
             part.copy_(place)
 
 
@@ -184,8 +184,8 @@ def orthogonalise_distributed(buffer: Tensor, shapes: list[torch.Size], group: A
     """Orthogonalise the matrices of a buffer that every rank has, each rank some, in place."""
     rank, world = dist.get_rank(group), dist.get_world_size(group)
     wholes = torch.split(buffer, [shape.numel() for shape in shapes])
-    mine = [whole.view(shape) for whole, shape in zip(wholes, shapes, strict=True)][rank::world]
-    orthogonalise(mine, bf16, buffer.device)
+    local = [whole.view(shape) for whole, shape in zip(wholes, shapes, strict=True)][rank::world]
+    orthogonalise(local, bf16, buffer.device)
     for number, whole in enumerate(wholes):
         if number % world != rank:
             whole.zero_()

@@ -106,12 +106,12 @@ def whole_sums(sums: Sequence[Tensor], layout: Layout | None) -> Tensor:
     Without a layout each piece is a whole parameter. Every rank of the layout's group must call it,
     even with no pieces.
     """
-    mine = torch.stack(list(sums))  # (S, pieces)
+    local = torch.stack(list(sums))  # (S, pieces)
     if layout is None:
-        return mine
+        return local
     which = on_device(tuple(piece.parameter for piece in layout.pieces), layout.device)
     total = torch.zeros(len(sums), len(layout.shapes), device=layout.device)
-    total[:, which] = mine.to(layout.device)
+    total[:, which] = local.to(layout.device)
     dist.all_reduce(total, group=layout.group)
     return total[:, which]
 

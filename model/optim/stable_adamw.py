@@ -25,7 +25,7 @@ class StableAdamW(PartitionedAdam):
 
     def _rescale(self, measured: TensorList, updates: TensorList, layout: Layout | None) -> None:
         """Divide updates by the RMS of their parameters' ratios where it is above one."""
-        found = squares(measured)
-        counts = on_device(tuple(ratio.numel() for ratio in measured), found.device).float()
-        total, count = whole_sums((found, counts), layout)
+        sums = squares(measured)
+        counts = on_device(tuple(ratio.numel() for ratio in measured), sums.device).float()
+        total, count = whole_sums((sums, counts), layout)
         multiply(updates, 1 / (total / count).sqrt().clamp_min(1.0))

@@ -68,33 +68,33 @@ def flat_shards(parameters: list[Any], start: int, size: int) -> list[ParamShard
 
     So ZeRO 1 and 2 cut a parameter group, into equal partitions of which the last is padded.
     """
-    found, place = [], 0
+    shards, place = [], 0
     for number, parameter in enumerate(parameters):
         begin, end = max(place, start), min(place + parameter.numel(), start + size)
         if begin < end:
-            found.append(ParamShard(number, begin - start, end - begin, begin - place))
+            shards.append(ParamShard(number, begin - start, end - begin, begin - place))
         place += parameter.numel()
-    return found
+    return shards
 
 
 def equal_shares(parameters: list[Any], rank: int) -> list[ParamShard]:
     """Return this rank's pieces at stage 3: an equal part of each parameter, the last padded."""
-    found, start = [], 0
+    shards, start = [], 0
     for number, parameter in enumerate(parameters):
         share = parameter.partition_numel()
         real = min(share, max(0, parameter.ds_numel - rank * share))
         if real:
-            found.append(ParamShard(number, start, real, rank * share))
+            shards.append(ParamShard(number, start, real, rank * share))
         start += share
-    return found
+    return shards
 
 
 def chunk_by_numel(sizes: list[int], most: int) -> list[tuple[int, int]]:
     """Return ranges of tensors that together have at most `most` elements, or are one."""
-    found, first, total = [], 0, 0
+    ranges, first, total = [], 0, 0
     for number, size in enumerate(sizes):
         if number > first and total + size > most:
-            found.append((first, number))
+            ranges.append((first, number))
             first, total = number, 0
         total += size
-    return [*found, (first, len(sizes))] if sizes else []
+    return [*ranges, (first, len(sizes))] if sizes else []
