@@ -33,7 +33,7 @@ class CrossEntropy(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         """Compute the loss and the number of correct rows."""
-        wanted = ctx.needs_input_grad[0]
+        needs_grad = ctx.needs_input_grad[0]
         loss = logits.new_zeros((), dtype=torch.float32)
         correct = labels.new_zeros(())
         whole = logits.detach()
@@ -41,18 +41,18 @@ class CrossEntropy(torch.autograd.Function):
         classes = torch.arange(values.shape[1]) if values.device.type == "cpu" else None
         for piece, label in zip(pieces(values, values), pieces(labels[:, None], values), strict=True):
             # In training, fp32 logits are overwritten here, others below.
-            x = piece.to(torch.float32, copy=not wanted)
+            x = piece.to(torch.float32, copy=not needs_grad)
             score = x.gather(-1, label)  # (rows, 1)
             greatest, right = best(x, score, label, classes)
             correct += right.sum()
             score -= greatest
             total = x.sub_(greatest).exp_().sum(-1, keepdim=True)
             loss += (total.log() - score).sum()
-            if wanted:
+            if needs_grad:
                 x.div_(total).scatter_add_(-1, label, -torch.ones_like(total))
                 if x is not piece:
                     piece.copy_(x)
-        if wanted:
+        if needs_grad:
             padding.zero_()
             ctx.save_for_backward(whole)
         return loss, correct

@@ -169,11 +169,11 @@ class Encoder(nn.Module):
         """
         x, seq_info = self._embedded(batch, self.multiple)
         for number, call in enumerate(self._calls, 1):
-            wanted = keep if number == len(self._calls) else None
+            positions = keep if number == len(self._calls) else None
             if self.recompute and torch.is_grad_enabled():
-                x = checkpoint(call, x, seq_info, wanted, use_reentrant=False)
+                x = checkpoint(call, x, seq_info, positions, use_reentrant=False)
             else:
-                x = call(x, seq_info, wanted)
+                x = call(x, seq_info, positions)
         return self.norm(x)  # type: ignore[no-any-return]
 
     def states(self, batch: Packed) -> list[Tensor]:
@@ -182,11 +182,11 @@ class Encoder(nn.Module):
         The last output includes the final norm, if any.
         """
         x, seq_info = self._embedded(batch)
-        found = [x]
+        states = [x]
         for layer in self.layers:
-            found.append(layer(found[-1], seq_info, None))
-        found[-1] = self.norm(found[-1])
-        return found
+            states.append(layer(states[-1], seq_info, None))
+        states[-1] = self.norm(states[-1])
+        return states
 
     def _embedded(self, batch: Packed, multiple: int = 1) -> tuple[Tensor, Sequences]:
         """Return the embeddings of a batch, padded, and what all layers know of its sequences."""

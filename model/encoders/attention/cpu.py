@@ -78,8 +78,8 @@ def attend_fused(q: Tensor, k: Tensor, v: Tensor, groups: list[Group], how: Atte
     attn_out = []
     scaled = q * q.shape[-1] ** -0.5
     pieces = [x.transpose(0, 1).split(sizes, 1) for x, sizes in ((scaled, of_queries), (k, of_keys), (v, of_keys))]
-    for (count, length, asked), *piece in zip(groups, *pieces, strict=True):
-        shapes = (count, asked), (count, length), (count, length)
+    for (count, length, queries), *piece in zip(groups, *pieces, strict=True):
+        shapes = (count, queries), (count, length), (count, length)
         query, key, value = (x.unflatten(1, shape).transpose(0, 1) for x, shape in zip(piece, shapes, strict=True))
         attn_out.append(F.scaled_dot_product_attention(query, key, value, scale=1.0).transpose(1, 2).flatten(0, 1))
     return torch.cat(attn_out)
@@ -144,10 +144,10 @@ class Scored(torch.autograd.Function):
         of_queries, of_keys = [part.queries for part in ctx.parts], [part.keys for part in ctx.parts]
         shared = not adjacent(of_keys, len(k))  # a key by several blocks, whose gradients are added
         make = torch.zeros_like if shared else torch.empty_like
-        found = [make(x, memory_format=torch.contiguous_format) for x in (q, k, v)]
-        given = *cut(of_queries, q, gradient), *cut(of_keys, k, v)
-        places = zip(*cut(of_queries, found[0]), *cut(of_keys, *found[1:]), strict=True)
-        for part, share, factors, place, *pieces in zip(ctx.parts, kept[::2], kept[1::2], places, *given, strict=True):
+        gradients = [make(x, memory_format=torch.contiguous_format) for x in (q, k, v)]
+        inputs = *cut(of_queries, q, gradient), *cut(of_keys, k, v)
+        places = zip(*cut(of_queries, gradients[0]), *cut(of_keys, *gradients[1:]), strict=True)
+        for part, share, factors, place, *pieces in zip(ctx.parts, kept[::2], kept[1::2], places, *inputs, strict=True):
             query, upstream, key, value = (batch(x, part.equal) for x in pieces)  # (nN, l or m, D) each
             of_share = torch.bmm(upstream, value.mT)
             used = share if factors is None else share * factors
@@ -156,7 +156,7 @@ class Scored(torch.autograd.Function):
             put(place[0], torch.bmm(of_score, key), part.equal)
             put(place[1], torch.bmm(of_score.mT, query), part.equal, shared)
             put(place[2], torch.bmm(used.mT, upstream), part.equal, shared)
-        return found[0].mul_(ctx.scale), *found[1:], None, None
+        return gradients[0].mul_(ctx.scale), *gradients[1:], None, None
 
 
 def cut(places: list[tuple[int, int]], *tensors: Tensor) -> list[Sequence[Tensor]]:

@@ -81,8 +81,8 @@ def flash_attention_backward(
     """Return the gradients of queries, keys and values, each `(T, N, D)`."""
     placed, sides = _placed_and_named(bounds, longest, dropout, causal, window)
     made, spare = (gradient, q, k, v, out, total), torch.empty(0, device=q.device)
-    found = torch.ops.aten._flash_attention_backward(*made, *placed, seed, spare, **sides)
-    return found[0].contiguous(), found[1].contiguous(), found[2].contiguous()
+    gradients = torch.ops.aten._flash_attention_backward(*made, *placed, seed, spare, **sides)
+    return gradients[0].contiguous(), gradients[1].contiguous(), gradients[2].contiguous()
 
 
 @flash_attention.register_fake
@@ -107,8 +107,8 @@ def _gradients(ctx: Any, gradient: Tensor | None, *_: None) -> tuple[Tensor | No
     if gradient is None:
         return (None,) * 8
     *saved, bounds = ctx.saved_tensors
-    found = flash_attention_backward(gradient.contiguous(), *saved, bounds, *ctx.how)
-    return (*found, *(None,) * 5)
+    gradients = flash_attention_backward(gradient.contiguous(), *saved, bounds, *ctx.how)
+    return (*gradients, *(None,) * 5)
 
 
 flash_attention.register_autograd(_gradients, setup_context=_remember)
