@@ -38,22 +38,22 @@ class LauncherCommand:
 
     def option(self, *names: str) -> str | None:
         """Return the value of an option, given any of its names, with dashes or underscores."""
-        wanted = {name.replace("-", "_") for name in names}
+        keys = {name.replace("-", "_") for name in names}
         for index, word in enumerate(self.options):
             key, equals, value = word.partition("=")
-            if key.replace("-", "_") in wanted:
+            if key.replace("-", "_") in keys:
                 return value if equals else "".join(self.options[index + 1 : index + 2])
         return None
 
     def without(self, *names: str) -> "LauncherCommand":
         """Return the command without some options and their values."""
-        wanted = {name.replace("-", "_") for name in names}
+        keys = {name.replace("-", "_") for name in names}
         kept: list[str] = []
         skip = False
         for word in self.options:
             if skip:
                 skip = False
-            elif word.partition("=")[0].replace("-", "_") in wanted:
+            elif word.partition("=")[0].replace("-", "_") in keys:
                 skip = "=" not in word and word not in FLAGS
             else:
                 kept.append(word)
@@ -111,8 +111,7 @@ class LauncherCommand:
 
     def with_free_port(self) -> "LauncherCommand":
         """Return the command with a free port, if it runs on one machine and sets none."""
-        asked = self.option("--master_port", "--rdzv_endpoint", "--standalone") is not None
-        if asked or not self.is_alone():
+        if self.option("--master_port", "--rdzv_endpoint", "--standalone") is not None or not self.is_alone():
             return self
         return self.adding("--master_port", str(free_port()))
 

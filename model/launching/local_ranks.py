@@ -33,11 +33,11 @@ def verdict(launcher: int, pids: dict[str, int], codes: dict[str, int]) -> int:
 
 def merge(codes: Iterable[int]) -> int:
     """Merge the exit codes of ranks or hosts; faults that a rerun cannot fix take precedence."""
-    found = set(codes)
+    distinct = set(codes)
     for code in (Exit.USER, Exit.DIVERGED, Exit.BUG):
-        if code in found:
+        if code in distinct:
             return code
-    return Exit.DONE if found == {Exit.DONE} else Exit.RESTART
+    return Exit.DONE if distinct == {Exit.DONE} else Exit.RESTART
 
 
 @dataclass
@@ -134,11 +134,11 @@ class Launch:
             self.passed[pid] = len(self.signals)
 
     def _read(self, kind: str) -> dict[str, int]:
-        found = {}
+        numbers = {}
         for path in self.ranks.glob(f"*.{kind}"):
             with contextlib.suppress(OSError, ValueError):  # torchrun starts a rank again, which removes its code
-                found[path.stem] = int(path.read_text())
-        return found
+                numbers[path.stem] = int(path.read_text())
+        return numbers
 
 
 def note_signals(into: list[int]) -> None:

@@ -26,19 +26,19 @@ def oom_kills() -> dict[str, int]:
     Counters that this process may not read are missing.
     """
     try:
-        own = Path("/proc/self/cgroup").read_text().rpartition("0::")[2].strip()
+        cgroup = Path("/proc/self/cgroup").read_text().rpartition("0::")[2].strip()
     except OSError:
-        own = "/"
+        cgroup = "/"
     places = {
-        "this container": [_CGROUPS / own.strip("/") / "memory.events", _CGROUPS / "memory.events"],
+        "this container": [_CGROUPS / cgroup.strip("/") / "memory.events", _CGROUPS / "memory.events"],
         "this machine": [_MACHINE],
     }
-    found: dict[str, int] = {}
+    kills: dict[str, int] = {}
     for name, files in places.items():
         for path in files:
             with contextlib.suppress(OSError, ValueError, KeyError):
-                found.setdefault(name, int(dict(map(str.split, path.read_text().splitlines()))["oom_kill"]))
-    return found
+                kills.setdefault(name, int(dict(map(str.split, path.read_text().splitlines()))["oom_kill"]))
+    return kills
 
 
 def describe(oom_before: dict[str, int], ranks: Sequence[str], signals: Sequence[int], launcher: int | None) -> str:

@@ -200,9 +200,9 @@ class SshHosts:
         command = self.command.without(*OURS)
         address = self.command.option("--master_addr") or self.hosts[0].name
         port = self.command.option("--master_port") or str(self.hosts[0].port)
-        own = {HOSTS: rank_hosts(self.slots), RUN: secrets.token_hex(4), SECRET: secrets.token_hex(16)}
+        variables = {HOSTS: rank_hosts(self.slots), RUN: secrets.token_hex(4), SECRET: secrets.token_hex(16)}
         hostfile = "".join(f"{name} slots={n}\n" for name, n in self.slots.items())
-        same = {"environment": self.environment | own, "hostfile": hostfile}
+        same = {"environment": self.environment | variables, "hostfile": hostfile}
         for number, host in enumerate(self.hosts):
             words = command.adding(
                 "--no_ssh", "--node_rank", str(number), "--master_addr", address, "--master_port", port
@@ -273,12 +273,12 @@ def variables_to_send(environment: Mapping[str, str]) -> dict[str, str]:
 
 def _read(path: Path) -> dict[str, str]:
     """Read a file of KEY=VALUE lines, whose values are taken as they are, without a shell."""
-    found = {}
+    variables = {}
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
         if not line.strip() or line.lstrip().startswith("#"):
             continue
         key, equals, value = line.partition("=")
         if not equals or not key.strip().isidentifier():
             raise ConfigError("must be KEY=VALUE", path=path, line=number)
-        found[key.strip()] = value.strip()
-    return found
+        variables[key.strip()] = value.strip()
+    return variables
