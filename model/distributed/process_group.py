@@ -88,10 +88,10 @@ def check_shared_folder(folder: Path, timeout: float) -> None:
     until = time.monotonic() + min(VISIBLE, timeout / 2)
     while not (sees := name.exists()) and time.monotonic() < until:
         time.sleep(0.2)
-    found = gather((sees, socket.gethostname()))  # all have looked
+    answers = gather((sees, socket.gethostname()))  # all have looked
     if dist.get_rank() == 0:
         name.unlink()
-    if unshared := sorted({host for sees, host in found if not sees}):
+    if unshared := sorted({host for sees, host in answers if not sees}):
         raise InputError(
             f"{', '.join(unshared)} cannot see files that rank 0 writes there; set out= "
             "to a folder on a file system shared by all nodes",

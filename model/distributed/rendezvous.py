@@ -53,7 +53,7 @@ def meet(card: RankCard, start_timeout: float) -> tuple[Store, int, int]:
         tell(store, _CARD, card.to_json())
         _welcome(store, size, start_timeout, until)
     else:
-        store = _found(card, start_timeout, until)
+        store = _find_store(card, start_timeout, until)
         _arrive(store, card, rank, size, start_timeout, until)
     return prefixed(store, card), rank, size
 
@@ -97,8 +97,8 @@ def answer(store: Store, name: str) -> str:
     Raises:
         ConfigError: it is of a process that does not know the secret.
     """
-    text, known = _read(store, name)
-    if not known:
+    text, authentic = _read(store, name)
+    if not authentic:
         raise ConfigError(
             f"somebody who does not know the secret of this training ({SECRET}) has answered; start all ranks alike, "
             "on a port of their own",
@@ -117,14 +117,14 @@ def listening(address: str, port: int) -> socket.socket | None:
         OSError: the port is in use.
     """
     try:
-        asked = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM)
-        found = list(dict.fromkeys(str(place[0]) for *_, place in asked))
-        local = [ipaddress.ip_address(place.partition("%")[0]).is_loopback for place in found]
-        loopback = all(local) and address in ("localhost", found[0])
-        if not loopback and (any(local) or len(found) > 1):
+        infos = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM)
+        addresses = list(dict.fromkeys(str(place[0]) for *_, place in infos))
+        local = [ipaddress.ip_address(place.partition("%")[0]).is_loopback for place in addresses]
+        loopback = all(local) and address in ("localhost", addresses[0])
+        if not loopback and (any(local) or len(addresses) > 1):
             return None
-        family = socket.AF_INET6 if ":" in found[0] else socket.AF_INET
-        return socket.create_server((found[0], port), family=family, backlog=_BACKLOG)
+        family = socket.AF_INET6 if ":" in addresses[0] else socket.AF_INET
+        return socket.create_server((addresses[0], port), family=family, backlog=_BACKLOG)
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
             raise
@@ -164,22 +164,22 @@ def _served(until: float) -> Store:
     leaving = min(until, time.monotonic() + LEAVING)
     while True:
         try:
-            own = listening(address, port)
+            listener = listening(address, port)
             return TCPStore(
-                own.getsockname()[0] if own else address,
+                listener.getsockname()[0] if listener else address,
                 port,
                 is_master=True,
                 timeout=_left(until),
                 wait_for_workers=False,
                 multi_tenant=True,
-                master_listen_fd=own.detach() if own else None,
+                master_listen_fd=listener.detach() if listener else None,
             )
         except (dist.DistError, OSError) as error:
-            taken = "EADDRINUSE" in str(error) or "already in use" in str(error)
-            if taken and time.monotonic() < leaving:
+            in_use = "EADDRINUSE" in str(error) or "already in use" in str(error)
+            if in_use and time.monotonic() < leaving:
                 time.sleep(RETRY)
                 continue
-            if taken:
+            if in_use:
                 raise ConfigError(
                     f"already in use on {socket.gethostname()}, possibly by another training; choose another port: "
                     "--master_port N",
@@ -231,7 +231,7 @@ def _refuse(store: Store, arrived: list[str], what: str, why: str) -> None:
         store.wait([_key(f"{name}/read") for name in arrived], timedelta(seconds=LEAVING))
 
 
-def _found(card: RankCard, start_timeout: float, until: float) -> Store:
+def _find_store(card: RankCard, start_timeout: float, until: float) -> Store:
     """Return the store of this training's rank 0."""
     address, port = _address()
     leaving = min(until, time.monotonic() + LEAVING)
@@ -239,7 +239,7 @@ def _found(card: RankCard, start_timeout: float, until: float) -> Store:
         try:
             store = _client(until)
             store.wait([_key(_CARD)], _left(until))
-            text, known = _read(store, _CARD)
+            text, authentic = _read(store, _CARD)
             first = RankCard.from_json(text)
             started = store.check([_key(_GO)])
         except (OSError, dist.DistError, ValueError, TypeError, KeyError) as error:
@@ -249,11 +249,11 @@ def _found(card: RankCard, start_timeout: float, until: float) -> Store:
             raise Restart(
                 f"{name_of(0)} did not start at {address}:{port} within {start_timeout:g} s ({first_line(error)})"
             ) from error
-        mine = known and (first.run, first.out) == (card.run, card.out)
-        if mine and not started:
+        same_run = authentic and (first.run, first.out) == (card.run, card.out)
+        if same_run and not started:
             return store
-        if not mine and time.monotonic() > leaving:
-            other = "" if known else f", of which {SECRET} is another,"
+        if not same_run and time.monotonic() > leaving:
+            other = "" if authentic else f", of which {SECRET} is another,"
             raise ConfigError(
                 f"another training{other} uses {address}:{port} (out={first.out} on {first.host}; here "
                 f"out={card.out}); choose another port: --master_port N",
