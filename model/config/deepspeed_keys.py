@@ -40,20 +40,20 @@ def check(typed: Mapping[str, Any], ours: Mapping[str, Any]) -> None:
         ConfigError: There is such a key.
     """
     ours_of, unsupported = keys()["ours"], keys()["unsupported"]
-    known, wanted = [key for names in keys().values() for key in names], dict(flatten(ours)) | keys()["fixed"]
+    listed, required = [key for names in keys().values() for key in names], dict(flatten(ours)) | keys()["fixed"]
     for key, value in flatten(typed):
         name = _among(key, unsupported)
-        inner = next((each for each in known if each.startswith(f"{key}.")), None)
+        inner = next((each for each in listed if each.startswith(f"{key}.")), None)
         if inner is not None:
             problem = f"has keys of its own; set one of these, as deepspeed.{inner}="
         elif name is not None:
-            cure = re.sub(r"<([\w.]+)>", lambda found: named(found[1]), unsupported[name])
+            cure = re.sub(r"<([\w.]+)>", lambda match: named(match[1]), unsupported[name])
             problem = f"not supported; {cure}"
-        elif _among(key, known) is None:
+        elif _among(key, listed) is None:
             place, _, last = key.rpartition(".")
-            near = [each.removeprefix(f"{place}.") for each in known if each.startswith(f"{place}.")]
-            raise no_such_key(*((f"deepspeed.{place}", last, near) if near else ("deepspeed", key, known)), value)
-        elif key not in wanted or value == wanted[key]:
+            near = [each.removeprefix(f"{place}.") for each in listed if each.startswith(f"{place}.")]
+            raise no_such_key(*((f"deepspeed.{place}", last, near) if near else ("deepspeed", key, listed)), value)
+        elif key not in required or value == required[key]:
             continue
         elif key in ours_of:
             problem = f"contradicts {ours_of[key]}; remove it and set {named(ours_of[key])}="
@@ -62,8 +62,8 @@ def check(typed: Mapping[str, Any], ours: Mapping[str, Any]) -> None:
         raise ConfigError(problem, f"deepspeed.{key}", value)
 
 
-def no_such_key(prefix: str, name: str, known: Sequence[str], value: object) -> ConfigError:
+def no_such_key(prefix: str, name: str, names: Sequence[str], value: object) -> ConfigError:
     """Return the error for a key that DeepSpeed lacks, or training has no use for, with the closest one."""
-    near = difflib.get_close_matches(name, known, n=1, cutoff=0.4 if "." in prefix else 0.6)
+    near = difflib.get_close_matches(name, names, n=1, cutoff=0.4 if "." in prefix else 0.6)
     meant = f"; did you mean {prefix}.{near[0]}?" if near else ""
     return ConfigError(f"no key of DeepSpeed that training uses{meant}", f"{prefix}.{name}", value)

@@ -94,8 +94,8 @@ class ModelConfig(Section, key="model"):
         shape = tuple(getattr(self, key) for key in SHAPE)
         if self.name != AUTO and PUBLISHED.get(self.name, shape) == shape:
             return self.name
-        known = (name for name, other in PUBLISHED.items() if other == shape)
-        return next(known, f"{self.layers} x {self.hidden}")
+        names = (name for name, other in PUBLISHED.items() if other == shape)
+        return next(names, f"{self.layers} x {self.hidden}")
 
     def filled(self, other: "ModelConfig") -> "ModelConfig":
         """Return this size with the values of `other` where it has zeros."""

@@ -160,10 +160,10 @@ def check_pairs(objective: ObjectiveConfig, pairs: str, folder: str) -> None:
     Raises:
         ConfigError: They have not.
     """
-    found = "no sentence pairs" if pairs == "none" else f"{pairs} pairs"
+    actual = "no sentence pairs" if pairs == "none" else f"{pairs} pairs"
     if objective.next_sentence and pairs != objective.pairs:
         raise ConfigError(
-            f"requires {objective.pairs} pairs, but the shards in {folder} have {found}; rerun prepare with "
+            f"requires {objective.pairs} pairs, but the shards in {folder} have {actual}; rerun prepare with "
             f"pairs={objective.pairs}, or set {named('objective.next_sentence')}=false",
             "objective",
             objective.name,
