@@ -41,16 +41,16 @@ def mode_of(typed: str) -> str:
         return typed
     if os.environ.get("WANDB_DISABLED", "").lower() in ("1", "on", "true", "yes"):
         return "disabled"
-    wanted = os.environ.get("WANDB_MODE")
-    if wanted is None:
+    mode = os.environ.get("WANDB_MODE")
+    if mode is None:
         return "online" if has_key() else "offline"
-    if wanted not in (modes := tables()["modes"]):
+    if mode not in (modes := tables()["modes"]):
         raise ConfigError(
-            f"WANDB_MODE={wanted!r} is none of {', '.join(modes)}; set one of these, unset it, or set tracking.mode",
+            f"WANDB_MODE={mode!r} is none of {', '.join(modes)}; set one of these, unset it, or set tracking.mode",
             "tracking.mode",
             "auto",
         )
-    return modes[wanted]
+    return modes[mode]
 
 
 def project_of(typed: str | None) -> str:
@@ -86,8 +86,8 @@ def open_wandb(config: TrackingConfig, out: Path, start: int, settings: Json) ->
     mode: Any = "disabled" if config.name == "none" else mode_of(config.mode)
     if mode == "disabled":
         return None
-    known = name_in(out / RUN_ID) if start else None
-    run_id = os.environ.get("WANDB_RUN_ID") or known or secrets.token_hex(4)
+    earlier = name_in(out / RUN_ID) if start else None
+    run_id = os.environ.get("WANDB_RUN_ID") or earlier or secrets.token_hex(4)
     write_text(out / RUN_ID, run_id)
     for attempt in (mode, "offline"):
         try:
