@@ -151,7 +151,7 @@ def complete_size(config: TrainConfig, wordpiece: WordPiece, length: int) -> Mod
 
 
 def architecture_of(initial: ModelConfig, config: ModelConfig) -> Json:
-    """Return the architecture keys of `there` that have default values in `here`."""
+    """Return the architecture keys of `initial` that have default values in `config`."""
     defaults = {one.name: one.default for one in fields(ModelConfig)}
     keys = (*COMPUTED, *LAYERS, "rotary_local", "rotary_global", "classifier_pooling")
     return {key: getattr(initial, key) for key in keys if getattr(config, key) == defaults[key]}
