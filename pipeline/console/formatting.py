@@ -24,8 +24,8 @@ def duration(seconds: float) -> str:
 
 def byte_count(text: str | None) -> int:
     """Return the number of bytes in `500MB`, `20GB` or `7`; 0 if it is not one."""
-    found = _SIZE.fullmatch(str(text))
-    return int(float(found[1]) * 1000 ** " kMGT".index(found[2].strip() or " ")) if found else 0
+    match = _SIZE.fullmatch(str(text))
+    return int(float(match[1]) * 1000 ** " kMGT".index(match[2].strip() or " ")) if match else 0
 
 
 def moment(iso: str) -> str:

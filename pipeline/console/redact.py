@@ -37,7 +37,7 @@ _CONTROL = re.compile("[\0-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud80
 
 def redact(text: str) -> str:
     """Return text to show: without secrets, and with control characters but tabs and line ends."""
-    return _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", hide(text))
+    return _CONTROL.sub(lambda match: f"\\u{ord(match[0]):04x}", hide(text))
 
 
 def one_line(text: str) -> str:
@@ -57,8 +57,8 @@ def without_secrets(data: Any) -> Any:
 def hide(text: str) -> str:
     """Return the text with secrets replaced by asterisks, however they are quoted."""
     values = {value.strip() for name, value in os.environ.items() if _NAME.search(name)}
-    found = _values(frozenset(value for value in values if len(value) >= LEAST))
-    return unsigned(found.sub(HIDDEN, text))  # values first: an address may hold a part of one
+    pattern = _values(frozenset(value for value in values if len(value) >= LEAST))
+    return unsigned(pattern.sub(HIDDEN, text))  # values first: an address may hold a part of one
 
 
 def unsigned(text: str) -> str:
@@ -87,6 +87,6 @@ def _written(letter: str) -> str:
     ways |= {html.escape(letter), f"&#{ord(letter)};", "".join(f"%{byte:02x}" for byte in data)}
     ways |= {r"\'", "''", "'\"'\"'", r"'\''"} if letter == "'" else set()
     # JSON in JSON has more backslashes, an address in an address more percent signs.
-    found = [re.escape(way).replace(r"\\", r"\\{1,8}") for way in sorted(ways, key=len)[::-1]]
-    found += [r"\s++", r"\+"] if letter.isspace() else []
-    return f"(?i:{'|'.join(found)})".replace("%", "%(?:25)*")
+    patterns = [re.escape(way).replace(r"\\", r"\\{1,8}") for way in sorted(ways, key=len)[::-1]]
+    patterns += [r"\s++", r"\+"] if letter.isspace() else []
+    return f"(?i:{'|'.join(patterns)})".replace("%", "%(?:25)*")

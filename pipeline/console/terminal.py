@@ -44,7 +44,7 @@ def _wrapped(line: str, columns: int, indent: int) -> str:
         return line
     whole = line
     for pattern in (_COMMAND, _QUOTED):
-        whole = pattern.sub(lambda found: found[0].replace(" ", _GLUE), whole)
+        whole = pattern.sub(lambda match: match[0].replace(" ", _GLUE), whole)
     # Columns of a table are two or more spaces apart, which textwrap would keep only in a line.
     parts = textwrap.wrap(
         whole, columns, subsequent_indent=" " * indent, break_long_words=False, break_on_hyphens=False
