@@ -8,8 +8,8 @@ def available() -> int:
     """Return the number of cores that the system or Slurm grants this process."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     # Without a task plugin, Slurm does not restrict the CPU affinity of a job.
-    given = os.environ.get("SLURM_CPUS_PER_TASK", "")
-    return min(cores, int(given)) if given.isdecimal() and int(given) else cores
+    granted = os.environ.get("SLURM_CPUS_PER_TASK", "")
+    return min(cores, int(granted)) if granted.isdecimal() and int(granted) else cores
 
 
 NVIDIA = Path("/dev/nvidiactl")  # of NVIDIA's driver: a node with its GPUs has it

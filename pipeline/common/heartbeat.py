@@ -48,12 +48,12 @@ def during(name: str) -> contextlib.closing[Heartbeat]:
 
 def stale(folder: Path, seconds: float) -> list[str]:
     """Return the files older than `seconds`; ignores processes that have not started."""
-    limit, found = time.time() - seconds, []
+    limit, names = time.time() - seconds, []
     for path in sorted(folder.glob("*")):
         with contextlib.suppress(FileNotFoundError):  # its process is done
             if path.stat().st_mtime < limit:
-                found.append(path.name)
-    return found
+                names.append(path.name)
+    return names
 
 
 def main() -> None:

@@ -15,6 +15,6 @@ def bounds_of(sizes: npt.ArrayLike) -> Ints:
 
 def ranges(first: npt.NDArray[np.integer[Any]], counts: Ints) -> Ints:
     """Concatenate the ranges of `counts[k]` numbers from `first[k]` on."""
-    found: Ints = np.repeat(first - (np.cumsum(counts) - counts), counts)
-    found += np.arange(len(found))
-    return found
+    numbers: Ints = np.repeat(first - (np.cumsum(counts) - counts), counts)
+    numbers += np.arange(len(numbers))
+    return numbers

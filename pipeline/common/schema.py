@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 MISSING = "???"  # OmegaConf's
 Rule = Callable[[Any, Any], Any]  # whether a value is within a limit; NaN never is
 RULES: dict[str, Rule] = {"at_least": operator.ge, "above": operator.gt, "at_most": operator.le, "below": operator.lt}
-RULES |= {"choices": lambda value, known: value in known}
+RULES |= {"choices": lambda value, choices: value in choices}
 
 
 def describe_limits(limits: Mapping[str, Any]) -> str:
@@ -114,9 +114,9 @@ def without_effect(config: Any, prefix: str = "") -> Iterator[str]:
         if is_dataclass(value):
             yield from without_effect(value, f"{prefix}{each.name}.")
         elif other and value != default_of(each):
-            found = operator.attrgetter(other)(config)
-            if not (found in read_with if read_with else found and found != getattr(type(config), other, None)):
-                shown = "null" if found is None else found
+            current = operator.attrgetter(other)(config)
+            if not (current in read_with if read_with else current and current != getattr(type(config), other, None)):
+                shown = "null" if current is None else current
                 yield f"{prefix}{each.name}={value} has no effect with {prefix}{other}={shown}"
 
 
@@ -158,12 +158,12 @@ def built(schema: Any, value: Any, key: str = "") -> Any:
         return value
     if is_dataclass(schema) and isinstance(value, Mapping):
         hints, dot = get_type_hints(schema), key and f"{key}."
-        known = {each.name: each for each in fields(schema)}
+        by_name = {each.name: each for each in fields(schema)}
         # What an earlier version has written may have an option that is gone since, and was off, and
         # lacks one that is new since: it had the default.
-        value = {name: item for name, item in value.items() if item or name in known}
-        lost = {name for name in known.keys() - value.keys() if not has_default(known[name])}
-        if wrong := sorted((value.keys() - known.keys()) | lost):
+        value = {name: item for name, item in value.items() if item or name in by_name}
+        lost = {name for name in by_name.keys() - value.keys() if not has_default(by_name[name])}
+        if wrong := sorted((value.keys() - by_name.keys()) | lost):
             raise ValueError(f"{dot}{wrong[0]}: {'no such key' if wrong[0] in value else 'missing'}")
         return schema(**{name: built(hints[name], item, f"{dot}{name}") for name, item in value.items()})  # type: ignore[operator]
     origin = get_origin(schema) or schema
