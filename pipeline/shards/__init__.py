@@ -252,8 +252,8 @@ def words_per_token(shards: Sequence[Shard]) -> npt.NDArray[np.float64] | None:
     for shard in shards:
         folder = shard.path.parent
         if folder not in counted:
-            made = Manifest.read(folder, of_input=True)
-            counted[folder] = CorpusCounts.of(made).shards if made is not None else {}
+            manifest = Manifest.read(folder, of_input=True)
+            counted[folder] = CorpusCounts.of(manifest).shards if manifest is not None else {}
         counts = counted[folder].get(shard.path.name)
         if counts is None or counts.words is None:
             return None

@@ -36,10 +36,10 @@ def concatenate_documents(documents: Documents, order: Ints, longest: int, separ
     bounds = documents.sentences[documents.starts]  # (D+1,) of documents in tokens
     sizes = np.diff(bounds)[order] + (separator is not None)
     begins = np.cumsum(sizes) - sizes  # (D,) start of each document in the new tokens
-    mark = np.array([] if separator is None else [separator], documents.tokens.dtype)
+    separators = np.array([] if separator is None else [separator], documents.tokens.dtype)
     spans = zip(bounds[order].tolist(), bounds[order + 1].tolist(), strict=True)
-    parts = (part for low, high in spans for part in (documents.tokens[low:high], mark))
-    tokens = np.concatenate([mark[:0], *parts])
+    parts = (part for low, high in spans for part in (documents.tokens[low:high], separators))
+    tokens = np.concatenate([separators[:0], *parts])
 
     counts = np.diff(documents.starts)[order]  # sentences of each document
     which = ranges(documents.starts[order], counts)
@@ -62,19 +62,19 @@ def full_sentences(
     sentence is cut. `separator` is the id between two documents in one sequence; with None, each
     sequence ends with its document. The number is that of the documents in more than one sequence.
     """
-    laid = concatenate_documents(documents, documents.ordered(chosen, key), max_tokens, separator)
-    following = np.searchsorted(laid.ends, laid.starts + max_tokens, side="right")
+    stream = concatenate_documents(documents, documents.ordered(chosen, key), max_tokens, separator)
+    following = np.searchsorted(stream.ends, stream.starts + max_tokens, side="right")
     if separator is None:
-        following = np.minimum(following, np.searchsorted(laid.owner, laid.owner, side="right"))
-    after, begun, here = following.tolist(), [], 0
-    while here < len(after):
-        begun.append(here)
-        here = after[here]
+        following = np.minimum(following, np.searchsorted(stream.owner, stream.owner, side="right"))
+    after, begun, position = following.tolist(), [], 0
+    while position < len(after):
+        begun.append(position)
+        position = after[position]
     first = np.array(begun, np.int64)
-    inside = first[1:][laid.owner[first[1:]] == laid.owner[first[1:] - 1]]
-    a_start = laid.starts[first]
-    a_len = laid.ends[following[first] - 1] - a_start
-    return laid.tokens, Pairs.single(a_start, a_len), len(np.unique(laid.owner[inside]))
+    inside = first[1:][stream.owner[first[1:]] == stream.owner[first[1:] - 1]]
+    a_start = stream.starts[first]
+    a_len = stream.ends[following[first] - 1] - a_start
+    return stream.tokens, Pairs.single(a_start, a_len), len(np.unique(stream.owner[inside]))
 
 
 def best_fit(
@@ -86,12 +86,12 @@ def best_fit(
     """
     tokens, pieces, cut = full_sentences(documents, max_tokens, key, separator=None, chosen=chosen)
     sequences = fill(pieces.a_len.tolist(), max_tokens)
-    mark = np.array([separator], tokens.dtype)
+    separators = np.array([separator], tokens.dtype)
     parts = [tokens[:0]]
     for sequence in sequences:
         for piece in sequence:
             first = pieces.a_start[piece]
-            parts += (tokens[first : first + pieces.a_len[piece]], mark)
+            parts += (tokens[first : first + pieces.a_len[piece]], separators)
         parts.pop()
     lengths = np.array([pieces.a_len[sequence].sum() + len(sequence) - 1 for sequence in sequences], np.int64)
     return np.concatenate(parts), Pairs.single(np.cumsum(lengths) - lengths, lengths), cut

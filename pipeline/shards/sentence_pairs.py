@@ -110,19 +110,19 @@ def next_sentence_pairs(
     target[short] = 2 + counter_rng.integers(keys[short], 1, max_tokens - 1)
 
     live = chosen
-    here = documents.starts[:-1].copy()  # (D,) next sentence of each document
-    turns, of = [Pairs.single(live[:0], live[:0])], [live[:0]]  # pairs, and their documents
+    position = documents.starts[:-1].copy()  # (D,) next sentence of each document
+    turns, owners = [Pairs.single(live[:0], live[:0])], [live[:0]]  # pairs, and their documents
     while len(live):
-        first = here[live]
+        first = position[live]
         if by_order:
             first -= (first == ends[live] - 1) & (first > documents.starts[live])
         pairs, after = _turn(documents, live, first, target[live], keys[live], len(turns), by_order)
         turns.append(pairs)
-        of.append(live)
-        here[live] = after
+        owners.append(live)
+        position[live] = after
         live = live[after < ends[live]]
-    numbers = np.repeat(np.arange(len(of)), list(map(len, of)))
-    return _truncated(Pairs.concatenate(turns), max_tokens, keys[np.concatenate(of)], numbers)
+    numbers = np.repeat(np.arange(len(owners)), list(map(len, owners)))
+    return _truncated(Pairs.concatenate(turns), max_tokens, keys[np.concatenate(owners)], numbers)
 
 
 def _turn(
