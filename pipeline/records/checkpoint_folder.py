@@ -169,8 +169,8 @@ def folder_of(out: Path, fingerprint: str) -> Path:
 
 def belongs_to_other(run: str, name: str) -> bool:
     """Return whether a file of a stage's folder belongs to the checkpoints of another training."""
-    found = FILE.fullmatch(name)
-    return found is not None and found[2] != run
+    match = FILE.fullmatch(name)
+    return match is not None and match[2] != run
 
 
 def sums_of(folder: Path) -> dict[str, str]:
@@ -186,8 +186,8 @@ def _sums(folder: Path) -> dict[str, str]:
 
 def other_settings(folder: Path) -> Path | None:
     """Return the newest checkpoint of a training with other settings, stored next to `folder`."""
-    found = [path for path in folder.parent.glob("*/step-*") if path.parent != folder]
-    return max(found, key=lambda path: path.stat().st_mtime, default=None)
+    paths = [path for path in folder.parent.glob("*/step-*") if path.parent != folder]
+    return max(paths, key=lambda path: path.stat().st_mtime, default=None)
 
 
 def locate(folder: Path) -> Checkpoint:
@@ -207,12 +207,12 @@ def locate(folder: Path) -> Checkpoint:
             return folder / result, read_state(folder / result)
         candidates = [folder_of(folder, manifest.fingerprint)]
     for candidate in candidates:
-        found = find_newest(candidate)
-        if found is not None:
+        newest = find_newest(candidate)
+        if newest is not None:
             if manifest is None:
-                print(f"{folder}: is not finished; taking {found[0]}", flush=True)
-            return found
+                print(f"{folder}: is not finished; taking {newest[0]}", flush=True)
+            return newest
     near = [*sorted(folder.glob(f"*/{RUNS}")), *(above / RUNS for above in folder.parents[:2])]
-    made = next((path.parent for path in near if any(map(steps, path.glob("*")))), None)
-    cure = f"use {made}" if made else f"train first (python -m pipeline.train){hub_cure(folder)}"
+    stage = next((path.parent for path in near if any(map(steps, path.glob("*")))), None)
+    cure = f"use {stage}" if stage else f"train first (python -m pipeline.train){hub_cure(folder)}"
     raise InputError(f"no checkpoint found; {cure}", path=folder)

@@ -65,8 +65,8 @@ class Manifest:
             InputError: it is there but not a manifest of a known format, or may not be read.
             StoreError, Restart: the store refuses, or does not answer.
         """
-        found = cls._found(folder, of_input)
-        return found if isinstance(found, Manifest) else None
+        content = cls._load(folder, of_input)
+        return content if isinstance(content, Manifest) else None
 
     @classmethod
     def maker(cls, folder: places.File | str) -> str | None:
@@ -75,11 +75,11 @@ class Manifest:
         Raises:
             InputError, StoreError, Restart: as `read`.
         """
-        found = cls._found(folder)
-        return found.stage if isinstance(found, Manifest) else found
+        content = cls._load(folder)
+        return content.stage if isinstance(content, Manifest) else content
 
     @classmethod
-    def _found(cls, folder: places.File | str, of_input: bool = False) -> "Manifest | str | None":
+    def _load(cls, folder: places.File | str, of_input: bool = False) -> "Manifest | str | None":
         """Return the manifest of a folder, or the stage that has begun it."""
         top = places.at(folder)
         place = places.normal(str(top)) if isinstance(top, places.Remote) else str(top)
@@ -124,22 +124,22 @@ class Manifest:
         top = places.at(folder)
         remote = isinstance(top, places.Remote)
         start = len(str(top)) + 1
-        there = {str(file)[start:]: file for file in places.below(top)} if remote else {}
+        files = {str(file)[start:]: file for file in places.below(top)} if remote else {}
         written = places.at(f"{top}/{MANIFEST}").stat().st_mtime_ns
-        for name, account in self.part(below).items():
+        for name, entry in self.part(below).items():
             if name.startswith(TRACKER):
                 continue
-            file = there.get(name) if remote else Path(str(top), name)
+            file = files.get(name) if remote else Path(str(top), name)
             try:
                 stat = None if file is None else file.stat()
             except (FileNotFoundError, NotADirectoryError):
                 stat = None
-            if file is None or stat is None or stat.st_size != account.get("bytes"):
+            if file is None or stat is None or stat.st_size != entry.get("bytes"):
                 return name
             noted = None if remote else self.times.get(name)
             if stat.st_mtime_ns == noted or (noted is None and stat.st_mtime_ns <= written):
                 continue
-            if sha256(file) != account["sha256"]:
+            if sha256(file) != entry["sha256"]:
                 return name
             if isinstance(file, Path) and noted is not None:  # a copy: looked into once
                 with contextlib.suppress(OSError):
@@ -148,7 +148,7 @@ class Manifest:
 
     def part(self, name: str) -> Files:
         """Return the files of a part of the folder, which is one of them or has some of them; "" is all of it."""
-        return {each: account for each, account in self.files.items() if f"{each}/".startswith(name and f"{name}/")}
+        return {each: entry for each, entry in self.files.items() if f"{each}/".startswith(name and f"{name}/")}
 
     def write(self, folder: Path) -> None:
         """Write `manifest.json` into `folder`, with secrets redacted."""
@@ -191,13 +191,13 @@ def manifest_of(path: Path | str) -> Manifest | None:
     return Manifest.read(path, of_input=True) or enclosing_manifest(path)
 
 
-def file_checksums(folder: Path, known: Mapping[str, str], other: Callable[[str], bool] = lambda name: False) -> Files:
+def file_checksums(folder: Path, sums: Mapping[str, str], other: Callable[[str], bool] = lambda name: False) -> Files:
     """Return size and sha256 of every file below `folder` that is no `other` result's.
 
-    Checksums in `known` are reused.
+    A sha256 in `sums` is reused.
     """
     return {
-        name: {"bytes": path.stat().st_size, "sha256": known.get(name) or sha256(path)}
+        name: {"bytes": path.stat().st_size, "sha256": sums.get(name) or sha256(path)}
         for name, path in file_search.visible(folder).items()
         if name != MANIFEST and not other(name)
     }

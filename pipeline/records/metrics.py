@@ -50,9 +50,9 @@ class Record:
     @classmethod
     def from_json(cls, figures: Mapping[str, Any]) -> Self:
         """Return the record that any release wrote."""
-        known = {one.name: one for one in fields(cls) if figures.get(one.name) is not None}
-        kinds: dict[str, Any] = {key: Counter if one.default_factory is Counter else dict for key, one in known.items()}
-        plain = {key: kinds[key](figures[key]) if isinstance(figures[key], dict) else figures[key] for key in known}
+        noted = {one.name: one for one in fields(cls) if figures.get(one.name) is not None}
+        kinds: dict[str, Any] = {key: Counter if one.default_factory is Counter else dict for key, one in noted.items()}
+        plain = {key: kinds[key](figures[key]) if isinstance(figures[key], dict) else figures[key] for key in noted}
         return cls(**plain)
 
     def to_json(self) -> Json:
@@ -117,21 +117,21 @@ class CorpusCounts(Record):
     @classmethod
     def from_json(cls, figures: Mapping[str, Any]) -> Self:
         """Return the record that any release wrote."""
-        made = super().from_json(figures)
-        packed: Any = made.packing.copy()
+        record = super().from_json(figures)
+        packed: Any = record.packing.copy()
         if packed:
             packed["padding_share"] = 1 - packed["tokens"] / max(packed["places"], 1)
             packed["cut_share"] = packed["cut"] / max(packed["documents"], 1)
         return replace(
-            made,
-            documents=Counter({"read": 0, **made.documents}),
+            record,
+            documents=Counter({"read": 0, **record.documents}),
             packing=packed,
-            lengths=Counter({int(length): count for length, count in made.lengths.items()}),
+            lengths=Counter({int(length): count for length, count in record.lengths.items()}),
             shards={
                 name: ShardCounts.from_json({"name": name, **shard})
                 for name, shard in figures.get("shards", {}).items()
             },
-            warnings=[text.removeprefix("warning: ") for text in made.warnings],
+            warnings=[text.removeprefix("warning: ") for text in record.warnings],
         )
 
     def to_json(self) -> Json:
@@ -143,16 +143,16 @@ class CorpusCounts(Record):
 
     def merge(self, other: Self) -> None:
         """Add the counts of another part of the corpus."""
-        for name, mine in vars(self).items():
-            if isinstance(mine, Counter):
-                mine.update(getattr(other, name))
+        for name, counter in vars(self).items():
+            if isinstance(counter, Counter):
+                counter.update(getattr(other, name))
         self.shards.update(other.shards)
-        for reason, found in other.named.items():
-            self.name(reason, *found)
+        for reason, documents in other.named.items():
+            self.name(reason, *documents)
 
-    def name(self, reason: str, *found: str) -> None:
+    def name(self, reason: str, *documents: str) -> None:
         """List single documents by their fault, as long as the list is short."""
-        self.named[reason] = [*self.named.get(reason, []), *found][:NAMED]
+        self.named[reason] = [*self.named.get(reason, []), *documents][:NAMED]
 
     def balance(self) -> None:
         """Check that the outcomes add up to the documents read.
@@ -392,12 +392,12 @@ class Score(Record):
             return PairScore.from_json(figures)  # type: ignore[return-value]
         if cls is Score and "systems" in figures:
             return SystemScore.from_json(figures)  # type: ignore[return-value]
-        made = super().from_json(figures)
-        known = {"sample": made.sample, "rows": {"train": made.rows.get("train", 0)}}
+        record = super().from_json(figures)
+        shared = {"sample": record.sample, "rows": {"train": record.rows.get("train", 0)}}
         also = {
-            name: Score.from_json({"task": name, **known, **part}) for name, part in figures.get("also", {}).items()
+            name: Score.from_json({"task": name, **shared, **part}) for name, part in figures.get("also", {}).items()
         }
-        return replace(made, title=made.title or made.task, also=also)
+        return replace(record, title=record.title or record.task, also=also)
 
     @property
     def metric_title(self) -> str:
@@ -476,9 +476,9 @@ class Conversion(Record):
     @classmethod
     def from_json(cls, figures: Mapping[str, Any]) -> Self:
         """Return the record that any release wrote."""
-        made = super().from_json(figures)
-        found = figures.get("checkpoints", {}).items()
-        return replace(made, checkpoints={name: Conversion.from_json(one) for name, one in found})
+        record = super().from_json(figures)
+        checkpoints = figures.get("checkpoints", {}).items()
+        return replace(record, checkpoints={name: Conversion.from_json(one) for name, one in checkpoints})
 
 
 def conversion_of(model: Path | str) -> Conversion | None:
@@ -486,11 +486,11 @@ def conversion_of(model: Path | str) -> Conversion | None:
     return noted_of(manifest_of(model), model)
 
 
-def noted_of(made: Manifest | None, model: Path | str) -> Conversion | None:
-    """Return what `made`, the manifest of a model's folder, says of it; None if it is not of `convert`."""
-    if made is None or made.stage != Conversion.stage:
+def noted_of(manifest: Manifest | None, model: Path | str) -> Conversion | None:
+    """Return what the `manifest` of a model's folder says of it; None if it is not of `convert`."""
+    if manifest is None or manifest.stage != Conversion.stage:
         return None
-    whole = Conversion.of(made)
+    whole = Conversion.of(manifest)
     return whole.checkpoints.get(Path(model).name, whole)
 
 

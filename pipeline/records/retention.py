@@ -38,15 +38,15 @@ class Retention:
         not count. `last` is the checkpoint that was just written. Any after it are damaged: it was not
         resumed from them.
         """
-        found = steps(last.parent)
-        good = [step for step in found if step <= int(last.name.removeprefix("step-"))]
-        plain = [step for step in good if milestone_words(found[step]) is None]
+        paths = steps(last.parent)
+        good = [step for step in paths if step <= int(last.name.removeprefix("step-"))]
+        plain = [step for step in good if milestone_words(paths[step]) is None]
         old = plain[: -self.keep]
         spare = {step for step in old if self.keep_every is None or step % self.keep_every}
         apart = {max((step for step in plain if step <= self.stable), default=0)} & set(old)
-        best = {path for step in good if step not in spare - apart for path in best_of(found[step])}
-        apart |= {step for step in old if found[step] in best}
-        for step, path in found.items():
+        best = {path for step in good if step not in spare - apart for path in best_of(paths[step])}
+        apart |= {step for step in old if paths[step] in best}
+        for step, path in paths.items():
             if step not in good or step in spare - apart:
                 remove(path)
         write_text(last.parent / LATEST, f"{last.name}\n")

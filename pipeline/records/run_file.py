@@ -34,12 +34,12 @@ def load(path: str) -> dict[str, Any]:
     """
     try:
         with readable(path), places.at(path).open("rb") as file:
-            found = json.load(file)
-        if not isinstance(found, dict) or found.get("version") != VERSION or not isinstance(found.get("stages"), dict):
+            data = json.load(file)
+        if not isinstance(data, dict) or data.get("version") != VERSION or not isinstance(data.get("stages"), dict):
             raise ValueError("no record of a run of this version")
     except ValueError as error:
         raise InputError(f"is not the record of a run ({error}); start the run again", path=path) from error
-    return found
+    return data
 
 
 def config_of(place: str, schema: type[Schema], words: list[str]) -> Schema:
@@ -62,7 +62,7 @@ def config_of(place: str, schema: type[Schema], words: list[str]) -> Schema:
     try:
         for key, value in changes.items():
             set_key(config, key, value)
-        found: Schema = built(schema, config)
-        return found
+        settings: Schema = built(schema, config)
+        return settings
     except (LookupError, TypeError, ValueError) as error:
         raise InputError(f"{error}; start the run again", path=place) from error
