@@ -62,10 +62,10 @@ def table(head: Sequence[str], rows: Iterable[Iterable[str]]) -> wr.MarkdownBloc
 def corpus_blocks(stages: Stages) -> Blocks:
     """Return the outcomes of documents and the fill of sequences."""
     blocks: Blocks = [wr.H1(text="Data")]
-    for name, made in stages.items():
-        if isinstance(counts := made.record, CorpusCounts):
+    for name, stage in stages.items():
+        if isinstance(counts := stage.record, CorpusCounts):
             blocks += [
-                wr.H2(text=f"{name}: {made.manifest.summary}"),
+                wr.H2(text=f"{name}: {stage.manifest.summary}"),
                 table(("count", "of"), ((f"{n:,}", title) for title, n in counts.rows())),
                 wr.P(text=counts.lengths_line),
             ]
@@ -75,9 +75,9 @@ def corpus_blocks(stages: Stages) -> Blocks:
 def score_blocks(stages: Stages) -> Blocks:
     """Return every task's score with its baselines."""
     rows = []
-    for found in scores_in(stages):
-        title = found.title + " (sample task)" * found.sample
-        rows.append((title, found.metric_title, *map(format_score, compared(found))))
+    for score in scores_in(stages):
+        title = score.title + " (sample task)" * score.sample
+        rows.append((title, score.metric_title, *map(format_score, compared(score))))
     return [wr.H1(text="GLUE"), table(HEAD, rows) if rows else wr.P(text="No scores yet.")]
 
 
@@ -87,18 +87,18 @@ def report(entity: str, project: str, work: Path) -> wr.Report:
     Raises:
         InputError: No training was found, or W&B was off.
     """
-    blocks, found = Blocks(), finished_in(work)
+    blocks, stages = Blocks(), finished_in(work)
     runs = {path.parent.name: path.read_text().strip() for path in work.glob(f"train*/{RUN_ID}")}
     if not runs:
         raise InputError(f"no train*/{RUN_ID} found; train with tracking=wandb first", path=work)
-    stages = strict_json.own(work / RECORD)
+    ids = strict_json.own(work / RECORD)
     for name in SECTIONS:
-        chosen = [expr.Metric("ID").isin(sorted({*runs.values(), *stages.values()}))]
+        chosen = [expr.Metric("ID").isin(sorted({*runs.values(), *ids.values()}))]
         runset = wr.Runset(name=work.name, filters=chosen)  # of the report's own project
         blocks += [wr.H1(text=name), wr.PanelGrid(runsets=[runset], panels=panels(name))]
         if name == "Data":
-            blocks[-2:-1] = corpus_blocks(found)
-    blocks += score_blocks(found)
+            blocks[-2:-1] = corpus_blocks(stages)
+    blocks += score_blocks(stages)
     return wr.Report(
         entity=entity,
         project=project,

@@ -17,25 +17,25 @@ _HEAD = (
 
 def needs_of(stages: Stages) -> dict[str, list[str]]:
     """Return the stages that each stage read, by the fingerprints in its manifest."""
-    makers = {made.manifest.fingerprint: name for name, made in stages.items()}
+    makers = {stage.manifest.fingerprint: name for name, stage in stages.items()}
     return {
-        name: [makers[mark] for mark in made.manifest.inputs.values() if mark in makers]
-        for name, made in stages.items()
+        name: [makers[digest] for digest in stage.manifest.inputs.values() if digest in makers]
+        for name, stage in stages.items()
     }
 
 
 def columns(needs: Mapping[str, list[str]]) -> dict[str, int]:
     """Return the column of each stage: after its inputs, and sources just before their readers."""
     # A stage that was made again has finished after its readers: the arrows alone give the order.
-    found = dict.fromkeys(needs, 0)
+    column = dict.fromkeys(needs, 0)
     for _ in needs:
         for name, others in needs.items():
-            found[name] = 1 + max((found[other] for other in others), default=-1)
+            column[name] = 1 + max((column[other] for other in others), default=-1)
     for name, others in needs.items():
-        readers = [found[reader] for reader, read in needs.items() if name in read]
+        readers = [column[reader] for reader, read in needs.items() if name in read]
         if readers and not others:
-            found[name] = min(readers) - 1
-    return found
+            column[name] = min(readers) - 1
+    return column
 
 
 def draw(stages: Stages) -> str:

@@ -16,10 +16,10 @@ PUBLISHED: dict[str, list[Figures]] = read_table(__file__, "published_minimal_pa
 
 def sections(stages: Stages) -> list[Figures]:
     """Return a section per evaluation; curves over checkpoints are added to the task's table."""
-    found = [made.record for made in stages.values() if isinstance(made.record, PairScore)]
+    scores = [stage.record for stage in stages.values() if isinstance(stage.record, PairScore)]
     parts: dict[str, Figures] = {}
     sections = []
-    for score in sorted(found, key=lambda one: bool(one.checkpoints)):
+    for score in sorted(scores, key=lambda one: bool(one.checkpoints)):
         if score.checkpoints and score.task in parts:
             parts[score.task]["plots"] += curves(score)
         else:
@@ -37,8 +37,8 @@ def section(score: PairScore) -> Figures:
     kind = "phenomena" if score.tables["phenomena"] else "paradigms"
     tables = score.tables[kind]
     random = {one: score.baseline_tables.get(one, {}) for one in (kind, "macro")}
-    known = others_of(score.task, score.tables)
-    others = [one for one in known if one[2].keys() & tables.keys()]
+    published = others_of(score.task, score.tables)
+    others = [one for one in published if one[2].keys() & tables.keys()]
     rows = [
         (name.replace("_", " "), one, random[kind].get(name, {}), [scores.get(name) for _, _, scores in others])
         for name, one in sorted(tables.items())
@@ -51,19 +51,19 @@ def section(score: PairScore) -> Figures:
         "kind": "phenomenon" if kind == "phenomena" else "paradigm",
         "rows": rows,
         "models": [name for name, _, _ in others],
-        "ranking": ranking(score, known),
+        "ranking": ranking(score, published),
         "note": note(score),
         "plots": curves(score),
     }
 
 
-def ranking(score: PairScore, known: list[Published]) -> list[tuple[str, str, float]]:
+def ranking(score: PairScore, published: list[Published]) -> list[tuple[str, str, float]]:
     """Return name, source and percentage over all of every model, best first."""
-    found = [("this model", "", 100 * score.score)]
+    rows = [("this model", "", 100 * score.score)]
     if score.baseline is not None:
-        found.append(("random initialisation", "", 100 * score.baseline))
-    found += [(name, source, scores[""]) for name, source, scores in known if "" in scores]
-    return sorted(found, key=lambda one: -one[2])
+        rows.append(("random initialisation", "", 100 * score.baseline))
+    rows += [(name, source, scores[""]) for name, source, scores in published if "" in scores]
+    return sorted(rows, key=lambda one: -one[2])
 
 
 def note(score: PairScore) -> str:
@@ -88,7 +88,7 @@ def others_of(task: str, tables: Figures) -> list[Published]:
     what is published for phenomena alone the score over all is their mean. If only a part of the
     paradigms was scored, what is published without them is left out, as it does not compare.
     """
-    found = []
+    models = []
     part = missing_paradigms(task, tables)
     for entry in PUBLISHED.get(task, []):
         if part and "paradigms" not in entry:
@@ -108,8 +108,8 @@ def others_of(task: str, tables: Figures) -> list[Published]:
             for group, members in groups.items():
                 if by_paradigm and all(member in by_paradigm for member in members):
                     scores[group] = mean(by_paradigm[member] for member in members)
-            found.append((name, entry["source"], scores))
-    return found
+            models.append((name, entry["source"], scores))
+    return models
 
 
 def missing_paradigms(task: str, tables: Figures) -> set[str]:

@@ -40,8 +40,8 @@ def save(figure: Figure, caption: str, folder: Path) -> None:
     """Write the figure as an SVG and a PNG file, named by its caption, with a number where that is taken."""
     folder.mkdir(exist_ok=True)
     stem = re.sub(r"[^\w.]+", "-", one_line(re.split("[:;]", caption)[0]).lower())[:80].strip("-.") or "figure"
-    taken = len([*folder.glob(f"{stem}.svg"), *folder.glob(f"{stem}-[0-9]*.svg")])
-    path = folder / f"{stem}-{taken + 1}.svg" if taken else folder / f"{stem}.svg"
+    count = len([*folder.glob(f"{stem}.svg"), *folder.glob(f"{stem}-[0-9]*.svg")])
+    path = folder / f"{stem}-{count + 1}.svg" if count else folder / f"{stem}.svg"
     write_text(path, redact(svg(figure).replace("currentColor", INK)) + "\n")
     with atomic_path(path.with_suffix(".png")) as temporary:
         figure.savefig(temporary, format="png", dpi=150, facecolor="white", bbox_inches="tight")

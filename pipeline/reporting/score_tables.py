@@ -72,7 +72,7 @@ def format_score(value: float | None, deviation: float | None = None) -> str:
 
 def scores_in(stages: Stages) -> list[Score]:
     """Return the scores of the evaluations of a run."""
-    return [made.record for made in stages.values() if isinstance(made.record, Score)]
+    return [stage.record for stage in stages.values() if isinstance(stage.record, Score)]
 
 
 def task_scores(stages: Stages) -> list[Score]:
@@ -105,14 +105,14 @@ def published_scores(model: Figures) -> dict[str, float]:
 
 def glue_rows(stages: Stages) -> list[Figures]:
     """Return the GLUE scores of our models in percent, followed by the published ones."""
-    ours: dict[str, dict[str, float]] = {"pre-trained": {}, "random initialisation": {}}
+    scores_by_start: dict[str, dict[str, float]] = {"pre-trained": {}, "random initialisation": {}}
     for score in scores_in(stages):
         # An evaluation of the task itself takes precedence over one with another task's model.
         for part in score.parts():
-            for start, value in zip(ours, (part.score, part.baseline), strict=True):
+            for start, value in zip(scores_by_start, (part.score, part.baseline), strict=True):
                 if part.task in PUBLISHED["columns"] and value is not None:
-                    ours[start].setdefault(part.task, 100 * value)
-    rows = [glue_row(name, scores, "this run (dev sets)") for name, scores in ours.items() if scores]
+                    scores_by_start[start].setdefault(part.task, 100 * value)
+    rows = [glue_row(name, scores, "this run (dev sets)") for name, scores in scores_by_start.items() if scores]
     others = PUBLISHED["models"] if rows else []
     return rows + [glue_row(one["name"], published_scores(one), one["source"]) for one in others]
 
@@ -150,16 +150,16 @@ def plot_checkpoints(stages: Stages) -> list[Plot]:
         score, start = evaluation.record, evaluation.manifest.config.get("pretrained")
         if not isinstance(score, Score) or not start:
             continue
-        model = noted_of(made := manifest_of(start), start)
-        if model is not None and model.step is not None and made is not None:
-            place = score.title, training_of(str(made.config.get("train")))
+        model = noted_of(manifest := manifest_of(start), start)
+        if model is not None and model.step is not None and manifest is not None:
+            place = score.title, training_of(str(manifest.config.get("train")))
             points.setdefault(place, {})[model.step] = score
     drawn = []
-    for (title, _), found in sorted(points.items()):
-        steps = sorted(found)
+    for (title, _), scores in sorted(points.items()):
+        steps = sorted(scores)
         if len(steps) > 1:
-            curves: list[plots.Curve] = [("pre-trained", steps, [found[step].score for step in steps])]
-            random = [one for step in steps if (one := found[step].baseline) is not None]
+            curves: list[plots.Curve] = [("pre-trained", steps, [scores[step].score for step in steps])]
+            random = [one for step in steps if (one := scores[step].baseline) is not None]
             if len(random) == len(steps):
                 curves.append(("random initialisation", steps, random))
             drawn.append((f"{title} over checkpoints", plots.lines(curves, "step", "score")))
@@ -177,43 +177,43 @@ def training_of(source: str) -> str:
 
 def seed_groups(stages: Stages, least: int = 2) -> Groups:
     """Return the stages that `least` or more seeds have, in the order of the run."""
-    made = (one.manifest for name, one in stages.items() if not COPY.fullmatch(name))
-    own = next((int(one.config["seed"]) for one in made if one.stage == "train" and "seed" in one.config), 0)
-    found: Groups = {}
+    manifests = (one.manifest for name, one in stages.items() if not COPY.fullmatch(name))
+    run_seed = next((int(one.config["seed"]) for one in manifests if one.stage == "train" and "seed" in one.config), 0)
+    groups: Groups = {}
     for name in stages:
         copied = COPY.fullmatch(name)
-        stage, seed = (copied[1], int(copied[2])) if copied else (name, own)
-        found.setdefault(stage, {})[seed] = name
-    return {stage: by_seed for stage, by_seed in found.items() if len(by_seed) >= least}
+        stage, seed = (copied[1], int(copied[2])) if copied else (name, run_seed)
+        groups.setdefault(stage, {})[seed] = name
+    return {stage: by_seed for stage, by_seed in groups.items() if len(by_seed) >= least}
 
 
-def leader(stages: Stages, found: Groups) -> int:
+def leader(stages: Stages, groups: Groups) -> int:
     """Return the seed with the baselines, which one seed has for all, else the first."""
-    seeds = [(seed, name) for by_seed in found.values() for seed, name in by_seed.items()]
-    own = (seed for seed, name in seeds if has_baseline(stages[name]))
-    return next(own, seeds[0][0] if seeds else 0)
+    seeds = [(seed, name) for by_seed in groups.values() for seed, name in by_seed.items()]
+    with_baseline = (seed for seed, name in seeds if has_baseline(stages[name]))
+    return next(with_baseline, seeds[0][0] if seeds else 0)
 
 
-def average_seeds(stages: Stages, found: Groups) -> Stages:
+def average_seeds(stages: Stages, groups: Groups) -> Stages:
     """Return the stages with one of each group, its scores replaced by means.
 
     It is the one with a baseline, else that of `leader`.
     """
-    kept = dict(stages)
-    first = leader(stages, found)
-    for by_seed in found.values():
+    merged = dict(stages)
+    first = leader(stages, groups)
+    for by_seed in groups.values():
         names = sorted(by_seed.values(), key=lambda name: (not has_baseline(stages[name]), name != by_seed.get(first)))
         record = stages[names[0]].record
-        every: list[Any] = [record, *(kept.pop(name).record for name in names[1:])]
+        every: list[Any] = [record, *(merged.pop(name).record for name in names[1:])]
         if isinstance(record, TrainingSummary | Score):
             record = record.of_seeds(every)
-        kept[names[0]] = replace(stages[names[0]], record=record)
-    return kept
+        merged[names[0]] = replace(stages[names[0]], record=record)
+    return merged
 
 
-def has_baseline(made: Made) -> bool:
+def has_baseline(stage: Made) -> bool:
     """Return whether a stage has the score of a model with random weights."""
-    return isinstance(made.record, Score) and made.record.baseline is not None
+    return isinstance(stage.record, Score) and stage.record.baseline is not None
 
 
 def named_scores(stage: str, record: Record | None) -> Iterator[tuple[str, float]]:
@@ -229,39 +229,39 @@ def named_scores(stage: str, record: Record | None) -> Iterator[tuple[str, float
         yield from ((f"{one.title} {one.metric_title}", one.score) for one in record.parts())
 
 
-def seed_scores(found: Groups, stages: Stages) -> dict[str, Figures]:
+def seed_scores(groups: Groups, stages: Stages) -> dict[str, Figures]:
     """Return mean, deviation and values by seed of each score that all seeds have.
 
     Titles that several stages have are followed by the stage's name.
     """
     values: dict[tuple[str, str], dict[int, float]] = {}  # by title and stage
-    for stage, by_seed in found.items():
+    for stage, by_seed in groups.items():
         for seed, name in by_seed.items():
             for title, value in named_scores(stage, stages[name].record):
                 values.setdefault((title, stage), {})[seed] = value
-    whole = {key: one for key, one in values.items() if len(one) == len(found[key[1]])}
+    whole = {key: one for key, one in values.items() if len(one) == len(groups[key[1]])}
     times = Counter(title for title, _ in whole)
     result = {}
     for (title, stage), of_seeds in whole.items():
         mean, deviation = mean_of(list(of_seeds.values()))
-        own = f"{title} ({stage})" if times[title] > 1 else title
-        result[own] = {"mean": mean, "deviation": deviation, "seeds": of_seeds}
+        label = f"{title} ({stage})" if times[title] > 1 else title
+        result[label] = {"mean": mean, "deviation": deviation, "seeds": of_seeds}
     return result
 
 
-def seed_curves(found: Groups, stages: Stages) -> Iterator[Plot]:
+def seed_curves(groups: Groups, stages: Stages) -> Iterator[Plot]:
     """Yield the plots that have a curve per seed: held-out accuracy, and minimal pairs."""
-    for stage, by_seed in found.items():
+    for stage, by_seed in groups.items():
         held_out, pairs, labels, title = [], [], set(), ""
         for seed, name in by_seed.items():
-            made = stages[name]
-            if made.manifest.stage == TrainingSummary.stage:
-                held_out.append((f"seed {seed}", *mean_curve([read_metrics(made.folder)], "validation", ACCURACY)[:2]))
-            elif isinstance(made.record, PairScore) and made.record.checkpoints:
-                x, label = places(made.record.checkpoints)
-                pairs.append((f"seed {seed}", x, [point["score"] for point in made.record.checkpoints]))
+            entry = stages[name]
+            if entry.manifest.stage == TrainingSummary.stage:
+                held_out.append((f"seed {seed}", *mean_curve([read_metrics(entry.folder)], "validation", ACCURACY)[:2]))
+            elif isinstance(entry.record, PairScore) and entry.record.checkpoints:
+                x, label = places(entry.record.checkpoints)
+                pairs.append((f"seed {seed}", x, [point["score"] for point in entry.record.checkpoints]))
                 labels.add(label)
-                title = title or made.record.title
+                title = title or entry.record.title
         if any(steps for _, steps, _ in held_out):
             drawn = plots.lines(held_out, "step", "share of masked tokens")
             yield f"Held-out masked-LM accuracy ({stage})", drawn
@@ -273,8 +273,8 @@ def mean_curve(logs: Iterable[list[Figures]], kind: str, key: str) -> tuple[list
     """Return the steps that trainings of several seeds share, the mean of a metric there, and its deviation."""
     read = [{row["step"]: row[key] for row in rows if row["kind"] == kind and key in row} for rows in logs]
     steps = sorted(set.intersection(*map(set, read)))
-    found = [mean_of([one[step] for one in read]) for step in steps]
-    return steps, [mean for mean, _ in found], [deviation or 0.0 for _, deviation in found]
+    points = [mean_of([one[step] for one in read]) for step in steps]
+    return steps, [mean for mean, _ in points], [deviation or 0.0 for _, deviation in points]
 
 
 def plot_metric(one: Figures, logs: Mapping[str, tuple[str, list[list[Figures]]]]) -> Plot | None:
@@ -282,9 +282,9 @@ def plot_metric(one: Figures, logs: Mapping[str, tuple[str, list[list[Figures]]]
 
     It is the mean over the seeds that the logs are of, with a band where there are several.
     """
-    found = {label: mean_curve(rows, kind, one["key"]) for label, (kind, rows) in logs.items()}
-    curves = [(label, steps, means) for label, (steps, means, _) in found.items() if steps]
-    bands = {label: deviations for label, (*_, deviations) in found.items() if len(logs[label][1]) > 1}
+    series = {label: mean_curve(rows, kind, one["key"]) for label, (kind, rows) in logs.items()}
+    curves = [(label, steps, means) for label, (steps, means, _) in series.items() if steps]
+    bands = {label: deviations for label, (*_, deviations) in series.items() if len(logs[label][1]) > 1}
     title = LOSSES.get(one["key"]) or one["title"]
     return (title, plots.lines(curves, "step", one["unit"], bands)) if curves else None
 

@@ -24,44 +24,44 @@ def tables(runs: Runs) -> list[Figures]:
         for title, value in read_and_learnt(stages):
             figures.setdefault(title, {})[run] = f"{value:,}"
     settings = {key: cells for key, cells in all_settings(runs).items() if len(set(map(cells.get, runs))) > 1}
-    found = (("Scores", "score", scores, NOTE), ("Text and training", "figure", figures, ""))
-    every = (*found, ("Settings that differ", "setting", settings, ""))
+    results = (("Scores", "score", scores, NOTE), ("Text and training", "figure", figures, ""))
+    every = (*results, ("Settings that differ", "setting", settings, ""))
     return [
         {
             "title": title,
-            "of": of,
+            "of": label,
             "runs": list(runs),
             "rows": {name: [cells.get(run, "") for run in runs] for name, cells in rows.items()},
             "note": note,
         }
-        for title, of, rows, note in every
+        for title, label, rows, note in every
         if rows
     ]
 
 
 def read_and_learnt(stages: Stages) -> Iterator[tuple[str, int]]:
     """Yield what each corpus and each training of the first seed counted."""
-    for name, made in stages.items():
-        if isinstance(counts := made.record, CorpusCounts):
+    for name, stage in stages.items():
+        if isinstance(counts := stage.record, CorpusCounts):
             yield f"documents ({name})", counts.written
             yield f"tokens ({name})", counts.tokens
             yield f"entries of the vocabulary ({name})", counts.vocab_size
-        elif isinstance(summary := made.record, TrainingSummary) and not score_tables.COPY.fullmatch(name):
+        elif isinstance(summary := stage.record, TrainingSummary) and not score_tables.COPY.fullmatch(name):
             yield f"steps ({name})", summary.steps
             yield f"tokens seen ({name})", summary.tokens
 
 
 def all_settings(runs: Runs) -> Cells:
     """Return every setting of the stages that runs share, paths in a run's own folder without it."""
-    found: Cells = {}
+    settings: Cells = {}
     for run, stages in runs.items():
-        for name, made in stages.items():
+        for name, stage in stages.items():
             if score_tables.COPY.fullmatch(name) or not all(name in other for other in runs.values()):
                 continue
-            config = made.manifest.config
+            config = stage.manifest.config
             for key, value in leaves({key: config[key] for key in config if key not in ("workdir", "out")}, name):
-                found.setdefault(key, {})[run] = str(value).replace(f"{config.get('workdir', run)}/", "")
-    return found
+                settings.setdefault(key, {})[run] = str(value).replace(f"{config.get('workdir', run)}/", "")
+    return settings
 
 
 def leaves(value: Any, key: str) -> Iterator[tuple[str, Any]]:
@@ -75,8 +75,8 @@ def leaves(value: Any, key: str) -> Iterator[tuple[str, Any]]:
 
 def warnings(runs: Runs) -> Iterator[str]:
     """Yield why the losses and accuracies of runs do not compare."""
-    made = [(one.record, one.manifest.config) for stages in runs.values() for one in stages.values()]
-    corpora = [(record, config) for record, config in made if isinstance(record, CorpusCounts)]
+    records = [(one.record, one.manifest.config) for stages in runs.values() for one in stages.values()]
+    corpora = [(record, config) for record, config in records if isinstance(record, CorpusCounts)]
     texts = {str([config.get(key) for key in ("corpus", "validation_share", "filters")]) for _, config in corpora}
     if len({record.tokenizer for record, _ in corpora}) > 1:
         yield (
@@ -85,11 +85,11 @@ def warnings(runs: Runs) -> Iterator[str]:
         )
     sets: dict[str, set[Any]] = {}  # of each title, those of a run
     for stages in runs.values():
-        mine: dict[str, set[Any]] = {}
+        dev_sets: dict[str, set[Any]] = {}
         for part in (part for one in score_tables.scores_in(stages) for part in one.parts()):
             same = part.systems.get(BY_WORDS, {}).get("scores") if isinstance(part, SystemScore) else part.majority
-            mine.setdefault(f"{part.title} {part.metric_title}", set()).add((part.rows.get("dev"), str(same)))
-        for title, each in mine.items():
+            dev_sets.setdefault(f"{part.title} {part.metric_title}", set()).add((part.rows.get("dev"), str(same)))
+        for title, each in dev_sets.items():
             sets.setdefault(title, set()).add(frozenset(each))
     yield from (f"{title}: the runs have different dev sets" for title in sorted(sets) if len(sets[title]) > 1)
     if len(texts) > 1:
@@ -110,8 +110,8 @@ def curves(runs: Runs) -> Iterator[Plot]:
             logs[run if len(trained) == 1 else f"{run}: {stage}"] = [read_metrics(one) for one in folders]
     bands = "; bands: one standard deviation over seeds" if any(len(rows) > 1 for rows in logs.values()) else ""
     for one in plots.TABLE["curves"]:
-        for kind, said in (("validation", "held out"), ("train", "in training")):
+        for kind, suffix in (("validation", "held out"), ("train", "in training")):
             if plot := score_tables.plot_metric(one, {label: (kind, rows) for label, rows in logs.items()}):
                 title, figure = plot
-                yield f"{title}, {said}{bands}", figure
+                yield f"{title}, {suffix}{bands}", figure
                 break

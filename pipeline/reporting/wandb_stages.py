@@ -41,42 +41,42 @@ MOST = 1000  # files of an artifact; the sums of more are one sum
 
 def finished_in(work: Path) -> Stages:
     """Return the finished stages in the folder of a run."""
-    return {made.folder.name: made for made in read_finished(fetch_inputs.list_stages(str(work))).values()}
+    return {stage.folder.name: stage for stage in read_finished(fetch_inputs.list_stages(str(work))).values()}
 
 
-def log(work: Path, found: Stages, project: str | None) -> None:
-    """Log those of `found` that W&B does not have yet; a failure of W&B is a warning."""
+def log(work: Path, stages: Stages, project: str | None) -> None:
+    """Log those of `stages` that W&B does not have yet; a failure of W&B is a warning."""
     record = work / RECORD
-    known = strict_json.own(record)
+    logged = strict_json.own(record)
     try:
         if mode_of("auto") == "disabled":
             return
-        for name, made in sorted(found.items(), key=lambda one: one[1].manifest.finished):
-            identity = run_id(work, name, made.manifest)
-            if made.manifest.stage not in KINDS or known.get(name) == identity:
+        for name, stage in sorted(stages.items(), key=lambda one: one[1].manifest.finished):
+            identity = run_id(work, name, stage.manifest)
+            if stage.manifest.stage not in KINDS or logged.get(name) == identity:
                 continue
-            log_stage(work, name, found, identity, project)
-            known[name] = identity
-            write_text(record, json.dumps(known, indent=1))
+            log_stage(work, name, stages, identity, project)
+            logged[name] = identity
+            write_text(record, json.dumps(logged, indent=1))
     except Exception as error:  # no failure of W&B may end a run
         print(f"warning: stages are not logged to W&B ({first_line(error)})", flush=True)
 
 
 def run_id(work: Path, name: str, manifest: Manifest) -> str:
     """Return the id of a stage's W&B run; that of a training is its own."""
-    own = work / name / RUN_ID
-    if manifest.stage == "train" and own.exists():
-        return own.read_text().strip()
+    path = work / name / RUN_ID
+    if manifest.stage == "train" and path.exists():
+        return path.read_text().strip()
     return sha256_of(f"{work.absolute()}/{name}/{manifest.fingerprint}/{manifest.finished}")[:8]
 
 
-def log_stage(work: Path, name: str, found: Stages, identity: str, project: str | None) -> None:
+def log_stage(work: Path, name: str, stages: Stages, identity: str, project: str | None) -> None:
     """Log one stage, as the W&B run `identity`: its settings, figures and artifact."""
     import wandb
 
-    manifest, record = found[name].manifest, found[name].record
+    manifest, record = stages[name].manifest, stages[name].record
     (work / RECORD.parent).mkdir(exist_ok=True)
-    about = {"id": identity, "name": name, "job_type": manifest.stage, "tags": tags(found)}
+    about = {"id": identity, "name": name, "job_type": manifest.stage, "tags": tags(stages)}
     run = init_run(work, mode_of("auto"), work.absolute().name, project, manifest.config, **about)
     try:
         if isinstance(record, CorpusCounts):
@@ -88,18 +88,18 @@ def log_stage(work: Path, name: str, found: Stages, identity: str, project: str 
         for title, (columns, rows) in tables_of(record).items():
             if rows:
                 run.log({title: wandb.Table(columns=list(columns), data=rows)})
-        log_artifact(run, name, found)
+        log_artifact(run, name, stages)
     finally:
         run.finish()
 
 
-def tags(found: Stages) -> list[str]:
+def tags(stages: Stages) -> list[str]:
     """Return the tags of a run: those of the environment, the corpus and the model's size."""
-    given = [tag for tag in os.environ.get("WANDB_TAGS", "").split(",") if tag]
-    for made in found.values():
-        names = ((made.manifest.config.get(key) or {}).get("name") for key in ("corpus", "model"))
-        given += [str(name) for name in names if name]
-    return list(dict.fromkeys(given))
+    labels = [tag for tag in os.environ.get("WANDB_TAGS", "").split(",") if tag]
+    for stage in stages.values():
+        names = ((stage.manifest.config.get(key) or {}).get("name") for key in ("corpus", "model"))
+        labels += [str(name) for name in names if name]
+    return list(dict.fromkeys(labels))
 
 
 def tables_of(record: Record | None) -> dict[str, tuple[Sequence[str], list[Any]]]:
@@ -130,33 +130,33 @@ def filled(words: list[dict[str, Any]]) -> str:
     return ", ".join(f"{one['word']} {one['probability']:.2f}" for one in words)
 
 
-def log_curves(run: Any, found: Score) -> None:
+def log_curves(run: Any, score: Score) -> None:
     """Log the curves of fine-tuning: a row per epoch, the means over the runs of each start."""
     run.define_metric("evaluate/epoch")
     run.define_metric("evaluate/*", step_metric="evaluate/epoch")
-    for epoch in range(max((len(run["epochs"]) for run in found.runs), default=0)):
+    for epoch in range(max((len(run["epochs"]) for run in score.runs), default=0)):
         row: dict[str, float] = {"evaluate/epoch": epoch + 1}
         for start, prefix in (("pretrained", ""), ("random", "random_")):
-            rows = [one["epochs"][epoch] for one in found.runs if one["start"] == start and epoch < len(one["epochs"])]
+            rows = [one["epochs"][epoch] for one in score.runs if one["start"] == start and epoch < len(one["epochs"])]
             if rows:
-                row[f"evaluate/{prefix}score"] = fmean(one["scores"][found.metric] for one in rows)
+                row[f"evaluate/{prefix}score"] = fmean(one["scores"][score.metric] for one in rows)
                 row[f"evaluate/{prefix}train_loss"] = fmean(one["train_loss"] for one in rows)
         run.log(row)
 
 
-def compared(found: Score) -> tuple[float | None, ...]:
+def compared(score: Score) -> tuple[float | None, ...]:
     """Return a score and what it is compared with, in the order of `HEAD`."""
     (base,) = (one for one in PUBLISHED["models"] if one["name"] == "BERT-base")
-    test = published_scores(base).get(found.task)  # in percent
-    return found.score, found.baseline, found.majority, test and test / 100
+    test = published_scores(base).get(score.task)  # in percent
+    return score.score, score.baseline, score.majority, test and test / 100
 
 
-def log_artifact(run: Any, name: str, found: Stages) -> None:
+def log_artifact(run: Any, name: str, stages: Stages) -> None:
     """Log what a stage made, by reference, and what it was made from."""
     import wandb
 
-    folder, manifest = found[name].folder, found[name].manifest
-    sources = needs_of(found)[name]
+    folder, manifest = stages[name].folder, stages[name].manifest
+    sources = needs_of(stages)[name]
     artifact = wandb.Artifact(
         f"{run.group}-{name}",
         type=KINDS[manifest.stage],
@@ -186,8 +186,8 @@ def references(folder: Path, manifest: Manifest) -> list[tuple[str, str]]:
     """Return an URI with its checksum, and a name, of every file; of many files one for all."""
     place = folder.absolute().as_uri()
     # W&B's own logs are links to the disk of the node that trained.
-    files = {path: of for path, of in manifest.files.items() if not path.startswith(TRACKER)}
+    files = {path: info for path, info in manifest.files.items() if not path.startswith(TRACKER)}
     if len(files) > MOST:
         text = json.dumps({path: entry["sha256"] for path, entry in sorted(files.items())})
         return [(f"{place}#sha256={sha256_of(text)}", folder.name)]
-    return [(f"{place}/{path}#sha256={of['sha256']}", path) for path, of in sorted(files.items())]
+    return [(f"{place}/{path}#sha256={info['sha256']}", path) for path, info in sorted(files.items())]
