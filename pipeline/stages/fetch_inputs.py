@@ -50,8 +50,8 @@ def local_place(place: str, mirror: str | None) -> Path:
 
 def list_stages(workdir: str, pattern: str = "*") -> list[str]:
     """Return the folders of finished stages in the folder of a run, sorted."""
-    found = places.matching(f"{glob.escape(places.normal(workdir))}/{pattern}/{MANIFEST}")
-    return [str(file.parent) for file in found if not file_search.hidden(file.parent.name)]
+    files = places.matching(f"{glob.escape(places.normal(workdir))}/{pattern}/{MANIFEST}")
+    return [str(file.parent) for file in files if not file_search.hidden(file.parent.name)]
 
 
 def list_checkpoints(out: str) -> list[tuple[str, int]]:
@@ -59,8 +59,8 @@ def list_checkpoints(out: str) -> list[tuple[str, int]]:
     place = places.normal(out) if in_store(out) else out
     files = places.matching(f"{glob.escape(place)}/{RUNS}/*/step-*/{SUMS}")
     files.sort(key=lambda file: file.stat().st_mtime_ns)
-    found = (FILE.search(str(file)) for file in files)
-    return [(match[2], int(match[3])) for match in found if match]
+    matches = (FILE.search(str(file)) for file in files)
+    return [(match[2], int(match[3])) for match in matches if match]
 
 
 def checkpoint_store(config: StageConfig) -> BackgroundUpload:
@@ -84,14 +84,14 @@ def localise(stage: str, config: Config) -> Config:
         InputError, StoreError: an input is missing or damaged.
         Restart: the store does not answer.
     """
-    found, root = copy.deepcopy(config), root_of(config.mirror)
+    local, root = copy.deepcopy(config), root_of(config.mirror)
     for key, place in inputs(config).items():
         if in_store(place) and not key.startswith("corpus."):
-            set_key(found, key, str(fetch_input(root, place, key, _read_of(stage, key, config))))
+            set_key(local, key, str(fetch_input(root, place, key, _read_of(stage, key, config))))
     for key in ("out", "workdir"):
-        if in_store(getattr(found, key)):
-            setattr(found, key, str(local_place(getattr(found, key), config.mirror)))
-    return found
+        if in_store(getattr(local, key)):
+            setattr(local, key, str(local_place(getattr(local, key), config.mirror)))
+    return local
 
 
 def _read_of(stage: str, key: str, config: StageConfig) -> tuple[str, ...]:
@@ -124,19 +124,19 @@ def fetch_input(root: Path, address: str, key: str, patterns: tuple[str, ...] = 
         return _fetch_listed(root, address, key)
     if manifest.changed(top, inner):
         return _fetch_listed(root, address, key)
-    wanted: dict[str, str | None] = {
-        name: account["sha256"]
-        for name, account in manifest.part(inner).items()
+    checksums: dict[str, str | None] = {
+        name: entry["sha256"]
+        for name, entry in manifest.part(inner).items()
         if any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
     }
-    here = CachedFolder(root, top)
-    with here.reading() as free:
+    folder = CachedFolder(root, top)
+    with folder.reading() as free:
         if free:
-            here.fetch(wanted, here.listed() if wanted else {})
+            folder.fetch(checksums, folder.listed() if checksums else {})
             # Other ranks of this node may read the manifest now.
-            here.keep_only({*manifest.files, MANIFEST})
-            here.path.mkdir(parents=True, exist_ok=True)  # nothing of it may have been wanted
-            manifest.write(here.path)
+            folder.keep_only({*manifest.files, MANIFEST})
+            folder.path.mkdir(parents=True, exist_ok=True)  # nothing of it may have been wanted
+            manifest.write(folder.path)
     return local_path(root, address)
 
 
@@ -144,16 +144,16 @@ def _fetch_listed(root: Path, address: str, key: str) -> Path:
     """Fetch what no stage made: all objects below an address, or the one at it."""
     top, _, name = address.rpartition("/")
     info = objects.client(address).head(address) if top.count("/") >= 2 else None
-    here = CachedFolder(root, top if info is not None else address)
-    listed = {name: info} if info is not None else here.listed()
-    wanted: dict[str, str | None] = dict.fromkeys(n for n in listed if not file_search.hidden(n))
-    if not wanted:
+    folder = CachedFolder(root, top if info is not None else address)
+    listed = {name: info} if info is not None else folder.listed()
+    checksums: dict[str, str | None] = dict.fromkeys(n for n in listed if not file_search.hidden(n))
+    if not checksums:
         raise InputError("not found; check the address", key, address)
-    with here.reading() as free:
+    with folder.reading() as free:
         if free:
-            here.fetch(wanted, listed)
+            folder.fetch(checksums, listed)
             if info is None:
-                here.keep_only(wanted)
+                folder.keep_only(checksums)
     return local_path(root, address)
 
 

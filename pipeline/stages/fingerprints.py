@@ -32,27 +32,27 @@ CHECKPOINT = "chck_"  # how the folder of one of several converted checkpoints b
 
 def inputs(config: StageConfig) -> dict[str, str]:
     """Return the paths that a stage reads, by config key."""
-    found: dict[str, str] = {}
+    paths: dict[str, str] = {}
     for key, role, value in walk_fields(config):
         if role == "input" and isinstance(value, list):
-            found |= {f"{key}.{index}": str(item) for index, item in enumerate(value)}
+            paths |= {f"{key}.{index}": str(item) for index, item in enumerate(value)}
         elif role == "input" and value is not None:
-            found[key] = str(value)
+            paths[key] = str(value)
     if corpus := getattr(config, "corpus", None):
         if corpus.path is not None or not corpus.files:
-            found.pop("source", None)
+            paths.pop("source", None)
         if corpus.path is not None:
-            found["corpus.path"] = corpus.path
+            paths["corpus.path"] = corpus.path
         for name, part in corpus.parts.items():
             if isinstance(part, Mapping) and part.get("path"):
-                found[f"corpus.parts.{name}.path"] = str(part["path"])
+                paths[f"corpus.parts.{name}.path"] = str(part["path"])
     if isinstance(config, EvaluateConfig):
         for task in (config.task, *config.own_tasks.values()):
             for name in filter(None, (task.train, *task.dev_names, task.test)):
                 place = absolute(os.path.join(config.data, task.folder, name))
                 if os.path.relpath(place, absolute(config.data)).startswith(".."):  # what is there counts with `data`
-                    found[f"task.{name}"] = place
-    return found
+                    paths[f"task.{name}"] = place
+    return paths
 
 
 def settings_of(config: StageConfig) -> Settings:
@@ -68,16 +68,16 @@ def changed_settings(config: StageConfig) -> Settings:
 
 def defaults_of(schema: Any, prefix: str = "") -> Settings:
     """Return the schema's default for each setting that has one, by dotted key."""
-    found: Settings = {}
+    defaults: Settings = {}
     for field in dataclasses.fields(schema):
         key = prefix + field.name
         if field.metadata.get("role") in ("input", "runtime"):
             continue
         if isinstance(field.type, type) and dataclasses.is_dataclass(field.type):
-            found |= defaults_of(field.type, f"{key}.")
+            defaults |= defaults_of(field.type, f"{key}.")
         elif has_default(field):
-            found[key] = default_of(field)
-    return found
+            defaults[key] = default_of(field)
+    return defaults
 
 
 def producer_of(path: str, folders: Mapping[str, Any]) -> Any:
@@ -113,10 +113,10 @@ def fingerprint_part(whole: str, path: Path | str) -> str:
     return f"{whole}/{name}" if name.startswith(CHECKPOINT) else whole
 
 
-def fingerprint_to_be(path: str, known: Sources) -> str | None:
-    """Return the fingerprint of an input that is made by a stage of `known`; None if none does."""
-    made = producer_of(path, known)
-    return made if made is None or os.path.normpath(path) in known else fingerprint_part(made, path)
+def fingerprint_to_be(path: str, upstream: Sources) -> str | None:
+    """Return the fingerprint of an input that is made by a stage of `upstream`; None if none does."""
+    source = producer_of(path, upstream)
+    return source if source is None or os.path.normpath(path) in upstream else fingerprint_part(source, path)
 
 
 def absolute(place: str) -> str:
@@ -124,14 +124,14 @@ def absolute(place: str) -> str:
     return os.path.normpath(place if places.is_address(place) else os.path.abspath(place))
 
 
-def compare_inputs(manifest: Manifest, known: Sources) -> dict[str, bool]:
-    """Return the inputs of a finished stage that stages of `known` make: whether each is what it has read.
+def compare_inputs(manifest: Manifest, upstream: Sources) -> dict[str, bool]:
+    """Return the inputs of a finished stage that stages of `upstream` make: whether each is what it has read.
 
-    `known` has their fingerprints by absolute path.
+    `upstream` has their fingerprints by absolute path.
     """
     inputs = {key: absolute(str(_lookup(manifest.config, key, ""))) for key in manifest.inputs}
-    now = {key: fingerprint_to_be(place, known) for key, place in inputs.items()}
-    return {key: mark == manifest.inputs[key] for key, mark in now.items() if mark is not None}
+    now = {key: fingerprint_to_be(place, upstream) for key, place in inputs.items()}
+    return {key: digest == manifest.inputs[key] for key, digest in now.items() if digest is not None}
 
 
 def fingerprint_files(path: Path | str, of_readers: bool = False) -> str:
@@ -150,10 +150,10 @@ def fingerprint_files(path: Path | str, of_readers: bool = False) -> str:
     return digest.hexdigest()
 
 
-def fingerprint(stage: str, config: StageConfig, known: Sources | None = None) -> Identity:
+def fingerprint(stage: str, config: StageConfig, upstream: Sources | None = None) -> Identity:
     """Return the stage's fingerprint, and those of its inputs by config key.
 
-    `known` holds the fingerprints of input folders that do not exist yet, by path.
+    `upstream` holds the fingerprints of input folders that do not exist yet, by path.
 
     Raises:
         InputError: an input is in the folder that the stage writes.
@@ -165,8 +165,8 @@ def fingerprint(stage: str, config: StageConfig, known: Sources | None = None) -
         text = key == "source" or key.startswith("corpus.")
         # Of a store the keys may read the corpus alone, so its folder is not asked for a manifest.
         bare = key.startswith("corpus.") and places.is_address(path)
-        own = fingerprint_files if bare else fingerprint_path
-        sources[key] = fingerprint_to_be(path, known or {}) or own(path, text)
+        hash_input = fingerprint_files if bare else fingerprint_path
+        sources[key] = fingerprint_to_be(path, upstream or {}) or hash_input(path, text)
     return fingerprint_of(stage, changed_settings(config), sources), sources
 
 
@@ -183,18 +183,18 @@ def fingerprint_of(stage: str, settings: Settings, sources: Sources) -> str:
     return sha256_of(json.dumps(what, sort_keys=True, default=dataclasses.asdict))
 
 
-def recognise(stage: str, config: StageConfig, wanted: str, sources: Sources) -> Manifest | None:
+def recognise(stage: str, config: StageConfig, expected: str, sources: Sources) -> Manifest | None:
     """Return the manifest of `config.out` if its settings, inputs and files are the same.
 
     If the stage's version was raised since, only folders of slow stages are accepted, so that an
     upgrade never repeats a training.
     """
-    present, fault = compare_manifest(stage, config, wanted, sources)
+    present, fault = compare_manifest(stage, config, expected, sources)
     return present if fault is None else None
 
 
 def compare_manifest(
-    stage: str, config: StageConfig, wanted: str, sources: Sources
+    stage: str, config: StageConfig, expected: str, sources: Sources
 ) -> tuple[Manifest | None, str | None]:
     """Return the stage's manifest of `config.out`, and None if `recognise` accepts it.
 
@@ -205,7 +205,7 @@ def compare_manifest(
         return None, ""
     if file := present.changed(config.out):
         return present, file
-    if present.fingerprint == wanted:
+    if present.fingerprint == expected:
         return present, None
     if present.version != KNOWN[stage].version and KNOWN[stage].quick:
         return present, ""
@@ -229,12 +229,12 @@ def changes(before: Settings, config: StageConfig) -> dict[str, tuple[Any, Any]]
     defaults = defaults_of(type(config))
     top = {field.name: field for field in dataclasses.fields(config)}
     before = {key: counted(top[key], old) if key in top else old for key, old in before.items()}
-    found = {}
+    changed = {}
     for key, value in settings_of(config).items():
         old = _lookup(before, key, defaults.get(key))
         if _plain(old) != _plain(value):
-            found[key] = (old, value)
-    return found
+            changed[key] = (old, value)
+    return changed
 
 
 def differences(changed: Mapping[str, tuple[Any, Any]], language: str = "") -> str:
@@ -274,22 +274,22 @@ def _plain(value: Any) -> Any:
     return json.loads(json.dumps(value, default=dataclasses.asdict))
 
 
-def pin(config: Any, known: MutableMapping[str, str] | None = None) -> None:
+def pin(config: Any, commits: MutableMapping[str, str] | None = None) -> None:
     """Replace the revisions in a configuration's addresses of the hub by their commits.
 
-    A branch may move while a stage or a run reads it. `known` keeps the commits of several
+    A branch may move while a stage or a run reads it. `commits` keeps those of several
     configurations: each address is resolved once.
 
     Raises:
         ConfigError, StoreError: the data set is missing, or the token may not see it.
         Restart: the hub does not answer.
     """
-    known = {} if known is None else known
+    commits = {} if commits is None else commits
 
     def pinned(place: str) -> str:
-        if place not in known:
-            known[place] = places.pin_revision(place)
-        return known[place]
+        if place not in commits:
+            commits[place] = places.pin_revision(place)
+        return commits[place]
 
     if corpus := getattr(config, "corpus", None):
         config.corpus = corpus.with_places(pinned)

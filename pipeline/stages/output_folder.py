@@ -53,9 +53,9 @@ class OutputFolder:
         """
         if (maker := Manifest.maker(self.place)) == self.stage:
             return
-        found = f"contains the output of {maker}" if maker else self._foreign(in_place)
-        if found is not None:
-            raise InputError(f"{found} and is not overwritten; delete it, or set another out", "out", self.place)
+        problem = f"contains the output of {maker}" if maker else self._foreign(in_place)
+        if problem is not None:
+            raise InputError(f"{problem} and is not overwritten; delete it, or set another out", "out", self.place)
 
     def _foreign(self, in_place: bool) -> str | None:
         """Return what of others is in a folder without a manifest, None if nothing."""
@@ -74,7 +74,7 @@ class OutputFolder:
         `run` is the name of the folder of this training's checkpoints.
         """
 
-    def discard(self, mine: Callable[[str], object]) -> None:
+    def discard(self, is_own: Callable[[str], object]) -> None:
         """Remove what the stage has put, after its manifest."""
 
     def part(self, pattern: str) -> contextlib.AbstractContextManager[None]:
@@ -128,10 +128,10 @@ class StoreFolder(OutputFolder):
     def locked(self, wait: bool) -> Iterator[None]:
         """Hold the lock in the store, and note the version of the manifest."""
         top, _, name = self._address.rpartition("/")
-        with lease.hold_lock(f"{top}/.{name}.lock", "out", wait) as held:
-            self.copy.hold = held.hold
-            found = objects.client(top).read(f"{self._address}/{MANIFEST}")
-            self._version = found and found[1]
+        with lease.hold_lock(f"{top}/.{name}.lock", "out", wait) as lock:
+            self.copy.hold = lock.hold
+            stored = objects.client(top).read(f"{self._address}/{MANIFEST}")
+            self._version = stored and stored[1]
             yield
 
     def _foreign(self, in_place: bool) -> str | None:
@@ -144,11 +144,11 @@ class StoreFolder(OutputFolder):
         manifest = Manifest.read(self.copy.path)
         if manifest is None or manifest.fingerprint != fingerprint or self.copy.sent == fingerprint:
             return None  # not made, or removed from the store since
-        here, there = self.copy.files(), self.copy.listed()
+        local, remote = self.copy.files(), self.copy.listed()
         # Who read a folder that somebody had changed has fetched the manifest too, and other files than it says.
-        made = dataclasses.replace(manifest, files={n: f for n, f in manifest.files.items() if n in here})
-        whole = manifest.files.keys() <= here.keys() | there.keys()
-        return manifest if whole and not made.changed(self.copy.path) else None
+        fetched = dataclasses.replace(manifest, files={n: f for n, f in manifest.files.items() if n in local})
+        whole = manifest.files.keys() <= local.keys() | remote.keys()
+        return manifest if whole and not fetched.changed(self.copy.path) else None
 
     def begin(self, in_place: bool, run: str) -> None:
         """Mark the folder as not finished; fetch what a stage resumes from."""
@@ -161,10 +161,10 @@ class StoreFolder(OutputFolder):
         """Mark the content of the folder as this stage's, and as not finished."""
         self._version = self.copy.replace(MANIFEST, self._version, unfinished_manifest(self.stage))
 
-    def discard(self, mine: Callable[[str], object]) -> None:
+    def discard(self, is_own: Callable[[str], object]) -> None:
         """Mark the folder as not finished, then remove its objects."""
         self.mark()
-        self._remove(filter(mine, self.copy.listed()))
+        self._remove(filter(is_own, self.copy.listed()))
 
     @contextlib.contextmanager
     def part(self, pattern: str) -> Iterator[None]:
@@ -183,14 +183,14 @@ class StoreFolder(OutputFolder):
     def resume(self, run: str, pattern: str = "*") -> None:
         """Fetch what is there of a stage that resumes; what is newer here stays."""
         listed = self.copy.listed()
-        gone = self.copy.entries.keys() - listed.keys()  # another start has removed them
-        parts = _groups(gone)
+        removed = self.copy.entries.keys() - listed.keys()  # another start has removed them
+        parts = _groups(removed)
         for name in self.copy.files():
             # Of a checkpoint it may remove the rest yet. Those that were never put are older than that start.
             thinned = name not in listed and (match := FILE.fullmatch(name)) and match[2] in parts.values()
-            if name in gone or name.rpartition("/")[0] in parts or thinned:
+            if name in removed or name.rpartition("/")[0] in parts or thinned:
                 (self.copy.path / name).unlink()
-        for name in [n for n in self.copy.entries if n in gone or not (self.copy.path / n).exists()]:
+        for name in [n for n in self.copy.entries if n in removed or not (self.copy.path / n).exists()]:
             del self.copy.entries[name]
         others = [name for name in listed if not (FILE.fullmatch(name) or file_search.hidden(name) or name == MANIFEST)]
         seen = {name: entry.etag for name, entry in self.copy.entries.items()}
@@ -241,8 +241,8 @@ class StoreFolder(OutputFolder):
         for name in sorted(files, key=lambda name: (name.endswith(SUMS), -name.count("/"), name)):
             with contextlib.suppress(FileNotFoundError):
                 self.copy.put(name, self._sum_of(name))
-        gone = {name for name in self.copy.entries.keys() - {MANIFEST} if not (self.copy.path / name).exists()}
-        self._remove(gone.union(f"{group}/{name}" for group in _groups(gone) for name in FILES))
+        removed = {name for name in self.copy.entries.keys() - {MANIFEST} if not (self.copy.path / name).exists()}
+        self._remove(removed.union(f"{group}/{name}" for group in _groups(removed) for name in FILES))
         self.copy.save_index()
 
     def finish(self, manifest: Manifest) -> Manifest:
@@ -252,8 +252,8 @@ class StoreFolder(OutputFolder):
         self.copy.drop_stale(listed)
         for name in manifest.files.keys() & listed.keys():  # what another start has put is replaced
             self.copy.entries.setdefault(name, other_than(listed[name]))
-        here = manifest.files.keys() & self.copy.files()
-        parallel.each(lambda name: self.copy.put(name, manifest.files[name]["sha256"]), here)
+        local = manifest.files.keys() & self.copy.files()
+        parallel.each(lambda name: self.copy.put(name, manifest.files[name]["sha256"]), local)
         run = run_name(manifest.fingerprint)
         elsewhere = self._elsewhere(listed, run)
         manifest = dataclasses.replace(manifest, files=manifest.files | elsewhere)
@@ -274,12 +274,12 @@ class StoreFolder(OutputFolder):
 
     def _elsewhere(self, listed: dict[str, Info], run: str) -> Files:
         """Return the files of a training's kept checkpoints that were not fetched, as a manifest names them."""
-        found = {}
+        files = {}
         for name, info in listed.items():
             checksum = None if belongs_to_other(run, name) else self._sum_of(name)
             if checksum is not None and not (self.copy.path / name).exists():
-                found[name] = {"bytes": info.size, "sha256": checksum}
-        return found
+                files[name] = {"bytes": info.size, "sha256": checksum}
+        return files
 
     def _sum_of(self, name: str) -> str | None:
         """Return the checksum of a file of a checkpoint that is here, by its sums."""

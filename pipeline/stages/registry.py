@@ -27,8 +27,8 @@ class Stage:
     def schema(self) -> type[StageConfig]:
         """Import and return the dataclass of its configuration."""
         module, _, name = self.schema_path.partition(":")
-        found: type[StageConfig] = getattr(importlib.import_module(module), name)
-        return found
+        schema: type[StageConfig] = getattr(importlib.import_module(module), name)
+        return schema
 
 
 _ALL = (

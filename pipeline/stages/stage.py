@@ -179,9 +179,9 @@ def run(
     pin(config)
     with _held(stage, config, wait) as (folder, out):
         identity = identity or fingerprint(stage, config)
-        wanted, _ = identity
+        digest, _ = identity
         if config.force:
-            _delete(folder, out, wanted)
+            _delete(folder, out, digest)
         folder.check_free(in_place)
         present = recognise(stage, config, *identity)
         if present is not None:
@@ -189,34 +189,34 @@ def run(
             age = "" if same else " (made by an earlier version of the code; rerun it with force=true)"
             terminal.say(f"{stage}: up to date{age}, {present.summary} -> {folder.place}")
             return present
-        manifest = folder.unsent(wanted)
+        manifest = folder.unsent(digest)
         if manifest is None:
             if not in_place and (old := Manifest.read(out)) is not None:
                 changed = differences(changes(old.config, config)) or "inputs or code"
                 terminal.say(f"{stage}: will replace what is in {folder.place}, as these differ: {changed}")
-            folder.begin(in_place, run_name(wanted))
+            folder.begin(in_place, run_name(digest))
             manifest = _made(folder, config, make, out, in_place, uploads, identity)
         manifest = folder.finish(manifest)
     terminal.say(f"{stage}: {manifest.summary} in {manifest.seconds:.1f} s -> {folder.place}")
     return manifest
 
 
-def delete(stage: str, config: StageConfig, wanted: str) -> None:
-    """Delete what a stage with the fingerprint `wanted` has made, and what it would resume from.
+def delete(stage: str, config: StageConfig, digest: str) -> None:
+    """Delete what a stage with the fingerprint `digest` has made, and what it would resume from.
 
     Raises:
         InputError: another process makes it, or it cannot be deleted.
     """
     with _held(stage, config) as (folder, out):
-        _delete(folder, out, wanted)
+        _delete(folder, out, digest)
 
 
-def _delete(folder: OutputFolder, out: Path, wanted: str) -> None:
+def _delete(folder: OutputFolder, out: Path, digest: str) -> None:
     """Delete a result, its manifest first; files of others and of other trainings stay."""
     folder.check_free(in_place=True)
-    made = Manifest.read(folder.config.out)
-    progress = KNOWN[folder.stage].progress.format(run_name(wanted))
-    files = made.files if made is not None and not progress else {}
+    manifest = Manifest.read(folder.config.out)
+    progress = KNOWN[folder.stage].progress.format(run_name(digest))
+    files = manifest.files if manifest is not None and not progress else {}
     folder.discard(lambda name: name in files or (progress and name.startswith(f"{progress}/")))
     with writable(out):
         if files and (out / MANIFEST).exists():  # what a killed start leaves is the stage's
@@ -256,12 +256,12 @@ def _work_folder(out: Path, in_place: bool, keeps_manifest: bool) -> Iterator[Pa
         raise
 
 
-def _put_back(aside: Path, out: Path, wanted: bool) -> None:
+def _put_back(aside: Path, out: Path, keep: bool) -> None:
     """Let a folder have its manifest again, if a mistake of the user was found before a file of it changed."""
-    if aside.exists() and wanted:
+    if aside.exists() and keep:
         aside.rename(out / MANIFEST)
-        made = Manifest.read(out)
-        if made is not None and made.changed(out) is not None:
+        manifest = Manifest.read(out)
+        if manifest is not None and manifest.changed(out) is not None:
             (out / MANIFEST).unlink()
     aside.unlink(missing_ok=True)
 
@@ -276,17 +276,17 @@ def _made(
     identity: Identity,
 ) -> Manifest:
     """Make the local folder, with its manifest: an empty one, or that of a stage that resumes."""
-    started, (wanted, sources) = time.monotonic(), identity
+    started, (digest, sources) = time.monotonic(), identity
     local = localise(target.stage, config)
     uploading = target.uploading(uploads) if in_place else contextlib.nullcontext()
     with _work_folder(out, in_place, target.keeps_manifest) as folder, uploading:
         result = make(local, folder)
     remove_leftovers(folder)
     result = target.addressed(result)
-    files = file_checksums(folder, result.sums, functools.partial(belongs_to_other, run_name(wanted)))
+    files = file_checksums(folder, result.sums, functools.partial(belongs_to_other, run_name(digest)))
     manifest = Manifest(
         stage=target.stage,
-        fingerprint=wanted,
+        fingerprint=digest,
         version=KNOWN[target.stage].version,
         config=dataclasses.asdict(config),
         inputs=sources,
