@@ -94,8 +94,8 @@ class ConvertConfig(StageConfig):
         fault = "cannot be combined with average and push, which are for one model; push_revisions uploads checkpoints"
         self.require(self.checkpoints is None or several, fault, "checkpoints")
         name = r"[\w-][\w.-]{0,95}"  # as the hub has them
-        known = self.push is None or re.fullmatch(f"{name}/{name}", self.push) is not None
-        self.require(known, "must be OWNER/NAME, as on the hub", "push")
+        valid = self.push is None or re.fullmatch(f"{name}/{name}", self.push) is not None
+        self.require(valid, "must be OWNER/NAME, as on the hub", "push")
         problem = f"goes with {named('push')}=OWNER/NAME; set it"
         self.require(not self.push_revisions or self.push is not None, problem, "push_revisions")
 
@@ -154,13 +154,13 @@ class TaskConfig(Section, key="task"):
         texts = isinstance(several, list) and all(isinstance(name, str) for name in several)
         self.require(texts and (len(several) > 0), "must be a file, or a list of files", "dev")
         vars(self).update((name, composed(getattr(self, name))) for name in IN_TABLES)
-        known, _, counts = TASK_KINDS[self.kind]
+        allowed, _, counts = TASK_KINDS[self.kind]
         each = "one column, or two for pairs of sentences" if 1 in counts else "two, of the sentences that are compared"
         count = len({*self.columns} if self.has("examples") else self.columns)
         self.require(not counts or count == len(self.columns) in counts, f"must be {each}", "columns")
         if self.has("examples"):
-            given = any(self.label == column or f"{{{self.label}}}" in column for column in self.columns)
-            self.require(not given, f"has the label's, {self.label}: the answer would be read", "columns")
+            leaked = any(self.label == column or f"{{{self.label}}}" in column for column in self.columns)
+            self.require(not leaked, f"has the label's, {self.label}: the answer would be read", "columns")
             self.require(
                 self.header or all(place.isdecimal() for place in (*self.columns, self.label)),
                 "must be indices from 0 in a file without a header, like task.label",
@@ -171,17 +171,17 @@ class TaskConfig(Section, key="task"):
         if self.has("classes"):
             once = len({*self.labels}) == len(self.labels) != 1
             self.require(once, "must be two or more, each once, or empty for regression", "labels")
-            known = tuple(name for name in known if (name in OF_SCORES) != bool(self.labels))
+            allowed = tuple(name for name in allowed if (name in OF_SCORES) != bool(self.labels))
             not_here = OF_ONE_CLASS if self.multilabel else ("f1",) if len(self.labels) > 2 else ()
-            known = tuple(name for name in known if name not in not_here)
+            allowed = tuple(name for name in allowed if name not in not_here)
         self.require(self.has("training") or isinstance(self.dev, str), "must be one file or pattern", "dev")
         self.require(len(self.contexts) <= 2, "must be one column for both, or two", "contexts")
         self.require(len(self.choices) > 1 or not self.has("endings"), "must be two columns or more", "choices")
-        check(bool(self.metrics), f"must be at least one of {', '.join(known)}", "task.metrics", "[]")
+        check(bool(self.metrics), f"must be at least one of {', '.join(allowed)}", "task.metrics", "[]")
         other = "[] for scores" if self.labels else "[A,B] for classes"
         cure = f"; or set task.labels={other}" * self.has("classes")
         for metric in self.metrics:
-            check(metric in known, f"choose one of {', '.join(known)}{cure}", "task.metrics", metric)
+            check(metric in allowed, f"choose one of {', '.join(allowed)}{cure}", "task.metrics", metric)
 
     @property
     def dev_names(self) -> list[str]:
@@ -282,13 +282,13 @@ class EvaluateConfig(StageConfig):
         self.require(self.truncation != "chunks" or not task.has("endings"), problem, "truncation")
         problem = "has no training set; evaluate the task that has it in `also`"
         check(bool(task.train) or not trains, problem, "task", task.name)
-        given, labels = self.class_weights, task.labels
-        numbers = isinstance(given, list) and all(isinstance(one, int | float) and one > 0 for one in given)
-        fits = given in (None, "balanced") or (numbers and len(given) == len(labels))
+        weights, labels = self.class_weights, task.labels
+        numbers = isinstance(weights, list) and all(isinstance(one, int | float) and one > 0 for one in weights)
+        fits = weights in (None, "balanced") or (numbers and len(weights) == len(labels))
         count = len(labels) or "which is empty"
         problem = f"must be null, balanced, or as many numbers above 0 as task.labels has, {count}"
         self.require(fits, problem, "class_weights")
-        fits = given is None or (task.has("weights") and (bool(labels) or not task.has("classes")))
+        fits = weights is None or (task.has("weights") and (bool(labels) or not task.has("classes")))
         self.require(fits, "is of classes and tags alone; set null", "class_weights")
         for key in ("batch_sizes", "learning_rates", "seeds", "layers"):
             values = getattr(self, key)

@@ -71,8 +71,8 @@ class ExecutorConfig(Section, key="executor"):
 
     def check_rules(self) -> None:
         """Check the options of sbatch."""
-        known = self.time in ("UNLIMITED", "INFINITE") or TIME.fullmatch(self.time) is not None
-        self.require(known, "is not a time of sbatch; write H:M:S or D-H, such as 12:00:00", "time")
+        valid = self.time in ("UNLIMITED", "INFINITE") or TIME.fullmatch(self.time) is not None
+        self.require(valid, "is not a time of sbatch; write H:M:S or D-H, such as 12:00:00", "time")
         for kind, words in self.options.items():
             dashed = not words or words[0].startswith("-")
             check(dashed, "is not an option of sbatch; write ['--NAME=VALUE']", f"{self._prefix}options.{kind}", words)
