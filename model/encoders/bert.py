@@ -75,9 +75,9 @@ class Layer(EncoderLayer):
     def attend(self, x: Tensor, seq_info: Sequences, queries: Tensor | None) -> Tensor:
         """Return what attention mixes: `(T, H)` -> `(T, N, D)`, or `(K, N, D)` at the places `queries`."""
         dropout = self.attention_dropout if self.training else 0.0
-        how = AttentionArgs(seq_info.cu_seqlens, seq_info.max_length, dropout, self.causal, queries=queries)
+        args = AttentionArgs(seq_info.cu_seqlens, seq_info.max_length, dropout, self.causal, queries=queries)
         q, k, v = self.qkv(x, queries)
-        return attend(q, k, v, seq_info.backend, how)
+        return attend(q, k, v, seq_info.backend, args)
 
     def feed_forward_block(self, attn_out: Tensor, x: Tensor) -> Tensor:
         """Compute what follows the attention: two `(K, H)` tensors -> `(K, H)`."""

@@ -37,8 +37,8 @@ def drawn(x: Tensor, share: float) -> Tensor:
 @torch.library.custom_op("bert_pipeline::times_drawn", mutates_args=(), tags=(torch.Tag.nondeterministic_seeded,))
 def times_drawn(x: Tensor, share: float) -> tuple[Tensor, Tensor]:
     """Return the product of `x` with the factors that are drawn, and these."""
-    kept = drawn(x, share)
-    return x * kept, kept
+    mask = drawn(x, share)
+    return x * mask, mask
 
 
 times_drawn.register_fake(lambda x, share: (torch.empty_like(x), x.new_empty(x.shape)))
@@ -52,9 +52,9 @@ def factors(bits: Tensor, dropped: int, dtype: torch.dtype) -> Tensor:
     """Return 0 where `bits` (int16) are among the `dropped` lowest values, else the scale."""
     scale = LEVELS / (LEVELS - dropped)
     half = dtype in (torch.bfloat16, torch.float16)  # multiply the scale's bits by 0 or 1: twice as fast
-    kept = torch.empty(bits.shape, dtype=torch.int16 if half else dtype)
-    torch.ge(bits, dropped - LEVELS // 2, out=kept)
-    return kept.mul_(torch.tensor(scale, dtype=dtype).view(kept.dtype)).view(dtype)
+    mask = torch.empty(bits.shape, dtype=torch.int16 if half else dtype)
+    torch.ge(bits, dropped - LEVELS // 2, out=mask)
+    return mask.mul_(torch.tensor(scale, dtype=dtype).view(mask.dtype)).view(dtype)
 
 
 class Dropout(nn.Module):

@@ -83,8 +83,8 @@ class Layer(EncoderLayer):
         q, k, v = self.qkv(self.attention_norm(x), queries)
         angles = rotation(seq_info, *self.table)
         q, k, dropout = rotate(q, angles, queries), rotate(k, angles), self.share if self.training else 0.0
-        how = AttentionArgs(seq_info.cu_seqlens, seq_info.max_length, dropout, window=self.window, queries=queries)
-        return attend(q, k, v, seq_info.backend, how)
+        args = AttentionArgs(seq_info.cu_seqlens, seq_info.max_length, dropout, window=self.window, queries=queries)
+        return attend(q, k, v, seq_info.backend, args)
 
     def feed_forward_block(self, attn_out: Tensor, x: Tensor) -> Tensor:
         """Compute what follows the attention: two `(K, H)` tensors -> `(K, H)`."""

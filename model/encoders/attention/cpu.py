@@ -40,7 +40,7 @@ class Part(NamedTuple):
     keys: tuple[int, int]
 
 
-def per_sequence(q: Tensor, k: Tensor, v: Tensor, how: AttentionArgs) -> Tensor:
+def per_sequence(q: Tensor, k: Tensor, v: Tensor, args: AttentionArgs) -> Tensor:
     """Compute attention per sequence without padding; adjacent equal lengths are batched.
 
     The scores of a few sequences fit in a core's cache. In fp32 one at a time is faster with a
@@ -48,11 +48,11 @@ def per_sequence(q: Tensor, k: Tensor, v: Tensor, how: AttentionArgs) -> Tensor:
     their values.
     """
     lasting = torch.is_grad_enabled() or q.dtype in HALF
-    lengths = queries = how.cu_seqlens.diff().tolist()
-    if how.queries is not None:
-        queries = torch.searchsorted(how.queries, how.cu_seqlens.to(how.queries.dtype)).diff().tolist()
-    bare = how.window is None and not how.dropout and not how.causal
-    alike = bare or how.queries is None  # sequences of equal length see the same
+    lengths = queries = args.cu_seqlens.diff().tolist()
+    if args.queries is not None:
+        queries = torch.searchsorted(args.queries, args.cu_seqlens.to(args.queries.dtype)).diff().tolist()
+    bare = args.window is None and not args.dropout and not args.causal
+    alike = bare or args.queries is None  # sequences of equal length see the same
     longest = RUN if q.dtype in HALF and alike else 1
     tokens = SHORT if alike and not lasting else 0
     groups = equal_runs(list(zip(lengths, queries, strict=True)), longest, tokens)
@@ -65,14 +65,14 @@ def per_sequence(q: Tensor, k: Tensor, v: Tensor, how: AttentionArgs) -> Tensor:
     ]
     of_queries, of_keys = ([sum(group.rows[side] for group in same) for _, same in runs] for side in (0, 1))
     if of_keys == [len(v)]:  # without the copies that a part of a tensor costs its gradient
-        return runs[0][0](q, k, v, runs[0][1], how)
-    padding = v[sum(of_keys) :] if how.queries is None else v[:0]
+        return runs[0][0](q, k, v, runs[0][1], args)
+    padding = v[sum(of_keys) :] if args.queries is None else v[:0]
     pieces = [torch.split(x[: sum(sizes)], sizes) for x, sizes in ((q, of_queries), (k, of_keys), (v, of_keys))]
-    attn_out = [way(*piece, same, how) for (way, same), *piece in zip(runs, *pieces, strict=True)]
+    attn_out = [way(*piece, same, args) for (way, same), *piece in zip(runs, *pieces, strict=True)]
     return torch.cat([*attn_out, padding])
 
 
-def attend_fused(q: Tensor, k: Tensor, v: Tensor, groups: list[Group], how: AttentionArgs) -> Tensor:
+def attend_fused(q: Tensor, k: Tensor, v: Tensor, groups: list[Group], args: AttentionArgs) -> Tensor:
     """Compute attention for groups, `(t, N, D)` together, without keeping scores."""
     of_queries, of_keys = zip(*(group.rows for group in groups), strict=True)
     attn_out = []
@@ -85,10 +85,10 @@ def attend_fused(q: Tensor, k: Tensor, v: Tensor, groups: list[Group], how: Atte
     return torch.cat(attn_out)
 
 
-def attend_scored(q: Tensor, k: Tensor, v: Tensor, groups: list[Group], how: AttentionArgs) -> Tensor:
+def attend_scored(q: Tensor, k: Tensor, v: Tensor, groups: list[Group], args: AttentionArgs) -> Tensor:
     """Compute attention for groups, `(t, N, D)` together, from scores that are kept."""
-    parts = list(parts_of(groups, how.window, range(len(q)) if how.queries is None else how.queries.tolist()))
-    return Scored.apply(q, k, v, parts, how)  # type: ignore[no-any-return, no-untyped-call]
+    parts = list(parts_of(groups, args.window, range(len(q)) if args.queries is None else args.queries.tolist()))
+    return Scored.apply(q, k, v, parts, args)  # type: ignore[no-any-return, no-untyped-call]
 
 
 def parts_of(groups: list[Group], window: int | None, queries: Sequence[int]) -> Iterator[Part]:
@@ -116,38 +116,38 @@ class Scored(torch.autograd.Function):
     """`softmax(q k^T) v` of parts, as one node: nodes of its operations would cost short sequences as much again."""
 
     @staticmethod
-    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, parts: list[Part], how: AttentionArgs) -> Tensor:
+    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, parts: list[Part], args: AttentionArgs) -> Tensor:
         """Map `(t, N, D)` three times -> `(t, N, D)`."""
         ctx.scale = q.shape[-1] ** -0.5
         q = q * ctx.scale
-        out, kept = torch.empty_like(q, memory_format=torch.contiguous_format), list[Tensor | None]()
+        out, saved = torch.empty_like(q, memory_format=torch.contiguous_format), list[Tensor | None]()
         of_queries, of_keys = [part.queries for part in parts], [part.keys for part in parts]
         for part, *pieces, place in zip(
             parts, *cut(of_queries, q), *cut(of_keys, k, v), *cut(of_queries, out), strict=True
         ):
             query, key, value = (batch(x, part.equal) for x in pieces)  # (nN, l or m, D) each
-            unseen = unseen_scores(part, how, q)
+            unseen = unseen_scores(part, args, q)
             score = torch.bmm(query, key.mT) if unseen is None else torch.baddbmm(unseen, query, key.mT)  # (nN, l, m)
             share = score.softmax(-1)
-            factors = drawn(share, how.dropout) if how.dropout else None
+            factors = drawn(share, args.dropout) if args.dropout else None
             put(place, torch.bmm(share if factors is None else share * factors, value), part.equal)
-            kept += share, factors
+            saved += share, factors
         ctx.parts = parts
-        ctx.save_for_backward(q, k, v, *kept)
+        ctx.save_for_backward(q, k, v, *saved)
         return out
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         """Map the gradient of the output to those of `q`, `k` and `v`, `(t, N, D)` each."""
-        q, k, v, *kept = ctx.saved_tensors
+        q, k, v, *saved = ctx.saved_tensors
         of_queries, of_keys = [part.queries for part in ctx.parts], [part.keys for part in ctx.parts]
         shared = not adjacent(of_keys, len(k))  # a key by several blocks, whose gradients are added
         make = torch.zeros_like if shared else torch.empty_like
         gradients = [make(x, memory_format=torch.contiguous_format) for x in (q, k, v)]
-        inputs = *cut(of_queries, q, gradient), *cut(of_keys, k, v)
+        cuts = *cut(of_queries, q, gradient), *cut(of_keys, k, v)
         places = zip(*cut(of_queries, gradients[0]), *cut(of_keys, *gradients[1:]), strict=True)
-        for part, share, factors, place, *pieces in zip(ctx.parts, kept[::2], kept[1::2], places, *inputs, strict=True):
+        for part, share, factors, place, *pieces in zip(ctx.parts, saved[::2], saved[1::2], places, *cuts, strict=True):
             query, upstream, key, value = (batch(x, part.equal) for x in pieces)  # (nN, l or m, D) each
             of_share = torch.bmm(upstream, value.mT)
             used = share if factors is None else share * factors
@@ -177,25 +177,25 @@ def batch(x: Tensor, count: int) -> Tensor:
     return x if count == 1 else x.view(len(x), count, -1, x.shape[2]).transpose(0, 1).flatten(0, 1)
 
 
-def put(place: Tensor, made: Tensor, count: int, more: bool = False) -> None:
+def put(place: Tensor, source: Tensor, count: int, more: bool = False) -> None:
     """Copy `(n N, l, D)` to its place `(N, n l, D)`, or add it to what is there."""
     if count > 1:
-        made = made.view(count, len(place), -1, made.shape[2]).transpose(0, 1)  # (N, n, l, D)
-        place = place.view(made.shape)
-    (place.add_ if more else place.copy_)(made)
+        source = source.view(count, len(place), -1, source.shape[2]).transpose(0, 1)  # (N, n, l, D)
+        place = place.view(source.shape)
+    (place.add_ if more else place.copy_)(source)
 
 
-def unseen_scores(part: Part, how: AttentionArgs, like: Tensor) -> Tensor | None:
+def unseen_scores(part: Part, args: AttentionArgs, like: Tensor) -> Tensor | None:
     """Return what to add to the scores `(..., l, m)` of a part: minus infinity where not attended."""
     start, width = part.keys[0], (part.keys[1] - part.keys[0]) // part.equal
-    window = None if how.window is None or how.window >= width - 1 else how.window
-    if window is None and not how.causal:
+    window = None if args.window is None or args.window >= width - 1 else args.window
+    if window is None and not args.causal:
         return None
-    kind = how.causal, window, like.dtype, like.device
+    kind = args.causal, window, like.dtype, like.device
     # A few tables, of which all lengths have a corner.
     bias = score_bias(width, *kind) if width > LONG else kept_score_bias(1 << (width - 1).bit_length(), *kind)
-    if how.queries is not None:
-        return bias[how.queries[slice(*part.queries)] - start, :width]
+    if args.queries is not None:
+        return bias[args.queries[slice(*part.queries)] - start, :width]
     before, length = part.queries[0] - start, (part.queries[1] - part.queries[0]) // part.equal
     return bias[before : before + length, :width]
 

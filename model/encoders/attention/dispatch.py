@@ -34,23 +34,23 @@ BACKENDS = {
 }
 
 
-def attend(q: Tensor, k: Tensor, v: Tensor, backend: str, how: AttentionArgs) -> Tensor:
+def attend(q: Tensor, k: Tensor, v: Tensor, backend: str, args: AttentionArgs) -> Tensor:
     """Mix the values of each sequence's tokens: `(T, N, D)` three times -> `(T, N, D)`.
 
-    `backend` is a name from `resolve`. With `how.queries` `(K,)`, here distinct places in any order,
+    `backend` is a name from `resolve`. With `args.queries` `(K,)`, here distinct places in any order,
     only these tokens attend: `q` and the result are `(K, N, D)`. The backend must be one that
     `takes_queries`.
     """
     if not q.shape[0]:  # no sequences: a rank's share of a batch smaller than the world
         return q + k.sum(0) + v.sum(0)  # all of them: ZeRO 3 compares the order of gradients between ranks
-    if how.window is not None and how.window >= how.max_length - 1:
-        how = how._replace(window=None)  # the window covers every sequence
+    if args.window is not None and args.window >= args.max_length - 1:
+        args = args._replace(window=None)  # the window covers every sequence
     run = BACKENDS[backend].run
-    if how.queries is None:
-        return run(q, k, v, how)
-    order = how.queries.argsort()
-    how = how._replace(queries=how.queries[order])
-    return take_rows(run(take_rows(q, order), k, v, how), order.argsort())
+    if args.queries is None:
+        return run(q, k, v, args)
+    order = args.queries.argsort()
+    args = args._replace(queries=args.queries[order])
+    return take_rows(run(take_rows(q, order), k, v, args), order.argsort())
 
 
 def resolve(backend: str, device: torch.device, dtype: torch.dtype, width: int = EIGHT) -> str:

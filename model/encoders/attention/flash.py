@@ -30,10 +30,10 @@ def unsupported_reason(device: torch.device, dtype: torch.dtype, width: int) -> 
     return None
 
 
-def flash_kernel(q: Tensor, k: Tensor, v: Tensor, how: AttentionArgs) -> Tensor:
+def flash_kernel(q: Tensor, k: Tensor, v: Tensor, args: AttentionArgs) -> Tensor:
     """Compute PyTorch's flash attention, one operator for all of it."""
-    window = FAR if how.window is None else how.window
-    attn_out: Tensor = flash_attention(q, k, v, how.cu_seqlens, how.max_length, how.dropout, how.causal, window)[0]
+    window = FAR if args.window is None else args.window
+    attn_out: Tensor = flash_attention(q, k, v, args.cu_seqlens, args.max_length, args.dropout, args.causal, window)[0]
     return attn_out
 
 
@@ -80,8 +80,8 @@ def flash_attention_backward(
 ) -> Three:
     """Return the gradients of queries, keys and values, each `(T, N, D)`."""
     placed, sides = _placed_and_named(bounds, longest, dropout, causal, window)
-    made, spare = (gradient, q, k, v, out, total), torch.empty(0, device=q.device)
-    gradients = torch.ops.aten._flash_attention_backward(*made, *placed, seed, spare, **sides)
+    saved, spare = (gradient, q, k, v, out, total), torch.empty(0, device=q.device)
+    gradients = torch.ops.aten._flash_attention_backward(*saved, *placed, seed, spare, **sides)
     return gradients[0].contiguous(), gradients[1].contiguous(), gradients[2].contiguous()
 
 
@@ -97,9 +97,9 @@ def _backward_shapes(gradient: Tensor, q: Tensor, k: Tensor, v: Tensor, *_: Any)
 
 
 def _remember(ctx: Any, inputs: tuple[Any, ...], output: Three) -> None:
-    q, k, v, bounds, *how = inputs
+    q, k, v, bounds, *args = inputs
     ctx.save_for_backward(q, k, v, *output, bounds)
-    ctx.how = how
+    ctx.how = args
     ctx.set_materialize_grads(False)
 
 

@@ -8,10 +8,10 @@ from model.encoders.attention.backend import AttentionArgs, visible
 from model.encoders.attention.rows import padded_places, put_rows, take_rows
 
 
-def padded(q: Tensor, k: Tensor, v: Tensor, how: AttentionArgs) -> Tensor:
+def padded(q: Tensor, k: Tensor, v: Tensor, args: AttentionArgs) -> Tensor:
     """Compute PyTorch's fused attention over padded sequences."""
     tokens, heads, width = q.shape
-    cu_seqlens, max_length, dropout, causal, window, _ = how
+    cu_seqlens, max_length, dropout, causal, window, _ = args
     lengths = cu_seqlens.diff()  # (B,)
     places = padded_places(cu_seqlens, max_length, tokens)  # (T,)
     rows = len(lengths) * max_length
