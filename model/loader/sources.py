@@ -347,9 +347,9 @@ class CachedShards(ShardSource):
         """
         done = [span for span in self._open if span.last <= start]
         self._open = [span for span in self._open if span.last > start]
-        kept = {number for span in self._open for number in span.shards.tolist()}
+        in_use = {number for span in self._open for number in span.shards.tolist()}
         for span in done:
-            for number in set(span.shards.tolist()) - kept:
+            for number in set(span.shards.tolist()) - in_use:
                 self._shards[number].close()
         self._progress[self._slot] = start
         while self._next is not None and self._next.first < stop:
