@@ -30,10 +30,10 @@ class Checkpointer:
         """Return whether the settings ask for one after a step."""
         return self._retention.is_due(step)
 
-    def save(self, mark: float | None = None, prune: bool = True, wait: bool = False) -> Path:
+    def save(self, milestone: float | None = None, prune: bool = True, wait: bool = False) -> Path:
         """Have a checkpoint of this step, and those that the rule keeps; return its path.
 
-        `mark` is that of `save_at_words`; `prune=False` keeps those before, which may be the good ones; `wait`
+        `milestone` is one of `save_at_words`; `prune=False` keeps those before, which may be the good ones; `wait`
         until it is in the store.
 
         Raises:
@@ -42,7 +42,7 @@ class Checkpointer:
         state = self._run.state
         path = self._run.plan.folder / checkpoint_folder.name_of(state.step)
         if self._saved != state.step:
-            self._write(mark)
+            self._write(milestone)
         if self._run.world.rank == 0:
             if prune:
                 self._retention.prune(path)
@@ -51,7 +51,7 @@ class Checkpointer:
         self._guard.beat()
         return path
 
-    def _write(self, mark: float | None) -> None:
+    def _write(self, milestone: float | None) -> None:
         """Write a checkpoint: all ranks gather, rank 0 writes."""
         run = self._run
         plan, state = run.plan, run.state
@@ -70,7 +70,7 @@ class Checkpointer:
                 sums=sums,
                 seconds=state.seconds + time.monotonic() - plan.began,  # those of earlier starts too
                 loss_scale=run.engine.scale_state(),
-                mark=mark,
+                mark=milestone,
                 first_steps=plan.first_steps.hash_of(state.step),
             )
             self._tracker.before_save()

@@ -41,8 +41,8 @@ def deepspeed_config(config: TrainConfig, world: World) -> Json:
         "timers": {"throughput": {"enabled": False}},
     }
     for key, typed in config.deepspeed.items():
-        kept = settings.get(key)
-        settings[key] = kept | typed if isinstance(kept, dict) else typed
+        derived = settings.get(key)
+        settings[key] = derived | typed if isinstance(derived, dict) else typed
     check_names(settings)
     zero = dict(settings.get("zero_optimization", {}))
     if world.device.type == "cuda":

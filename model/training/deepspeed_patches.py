@@ -62,8 +62,8 @@ def force_zero_wrapper() -> Iterator[None]:
     room: Any = DeepSpeedEngine
     choose = room._do_optimizer_sanity_check
 
-    def choose_usual(made: Any, optimizer: Any) -> Any:
-        return ZERO_OPTIMIZATION if made.zero_optimization() else choose(made, optimizer)
+    def choose_usual(engine: Any, optimizer: Any) -> Any:
+        return ZERO_OPTIMIZATION if engine.zero_optimization() else choose(engine, optimizer)
 
     room._do_optimizer_sanity_check = choose_usual
     try:

@@ -106,7 +106,7 @@ def bits_between(seen: Ids, guessed: Ids, sizes: npt.NDArray[np.int64]) -> float
 
 def probabilities(counts: Floats, base: Floats) -> Floats:
     """Return probabilities (P, V) of entries by their counts at one side; `base` (V,) has what is left."""
-    kept: Floats = np.maximum(counts - np.float32(DISCOUNT), 0)
-    kept /= np.maximum(counts.sum(axis=1, keepdims=True), 1)
-    kept += (1 - kept.sum(axis=1, keepdims=True)) * base
-    return kept
+    discounted: Floats = np.maximum(counts - np.float32(DISCOUNT), 0)
+    discounted /= np.maximum(counts.sum(axis=1, keepdims=True), 1)
+    discounted += (1 - discounted.sum(axis=1, keepdims=True)) * base
+    return discounted

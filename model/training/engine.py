@@ -339,17 +339,17 @@ class Engine:
     @contextmanager
     def averaged_weights(self) -> Iterator[None]:
         """Let the module compute with the averages instead of the weights; all ranks enter."""
-        kept = []
+        backups = []
         if any(self.state.optimizer.state.values()):  # else no update has been applied yet
             self.state.link()
             for parameter in (one for one in self.module.parameters() if one.requires_grad):
                 for place, value in self.state.averages(parameter):
-                    kept.append((place, place.clone()))
+                    backups.append((place, place.clone()))
                     place.copy_(value.view_as(place))
         try:
             yield
         finally:
-            for place, value in kept:
+            for place, value in backups:
                 place.copy_(value)
 
     @property

@@ -101,14 +101,14 @@ def estimate_training(
     ranks: int = 1,
     done: int = 0,
     sequence_lengths: Mapping[str, int] = {},
-    ours: int | None = 0,
+    core_count: int | None = 0,
     gpu: float | None = None,
 ) -> Estimate:
     """Return the estimate of the steps after `done`, of a model whose size is known.
 
     `speed` is the operations per second of matrix products on each of `ranks`, None: those of this CPU;
-    `sequence_lengths` are those of folders whose shards are not there yet; `ours` are the cores that the run has of
-    this CPU, None: the time cannot be known here; `gpu` is what a GPU reaches, if its hours are asked for.
+    `sequence_lengths` are those of folders whose shards are not there yet; `core_count` is that of
+    this CPU for the run, None: the time cannot be known here; `gpu` is what a GPU reaches, if its hours are asked for.
     """
     length, work = sample_cost(config, model, sequence_lengths)
     steps = run_length.expected_steps(config, length)
@@ -122,8 +122,8 @@ def estimate_training(
     why += f", fewer if epochs={config.epochs} end them before" if config.epochs and not whole else ""
     passes = f", {steps * config.batch_size / whole:,.1f} passes over the text" if whole else ""
     work, seconds, each = work * samples, None, work / length  # ranks on one machine share its cores
-    if ours is not None:
-        reached = estimate.rate_of(config.workdir, "train") or probe.speed_of(ours, ranks, each)
+    if core_count is not None:
+        reached = estimate.rate_of(config.workdir, "train") or probe.speed_of(core_count, ranks, each)
         seconds = work / (reached or REACHED * (speed or processor() / ranks)) / ranks
         seconds += START + (0 if reached else STEP * (steps - done))  # a rate that was measured includes those
     saved = (SAVED + AVERAGE * (config.ema is not None)) * retention_of(config, steps).count(steps)

@@ -54,14 +54,14 @@ def operations(model: ModelConfig, length: int) -> float:
     return cost.flops(model, [length], 0.225) / length
 
 
-def cache_file(ours: int) -> Path:
+def cache_file(core_count: int) -> Path:
     """Return where the rates of this machine are kept, with a number of its cores."""
     machine = f"{platform.machine()} {platform.processor()} {platform.python_version()} {os.cpu_count()}"
-    kind = f"{machine} {ours} {MODEL} {SHAPES} {TOKENS}"
+    kind = f"{machine} {core_count} {MODEL} {SHAPES} {TOKENS}"
     return places.user_cache() / f"steps-{hashlib.sha256(kind.encode()).hexdigest()[:12]}.json"
 
 
-def measured_rates(ours: int, shapes: dict[tuple[int, int], int] = SHAPES) -> Rates:
+def measured_rates(core_count: int, shapes: dict[tuple[int, int], int] = SHAPES) -> Rates:
     """Return the rates of this machine with a number of cores: those of an earlier call, if there was one.
 
     Those of a busy machine are said to be so, and measured again by the next call.
@@ -69,31 +69,31 @@ def measured_rates(ours: int, shapes: dict[tuple[int, int], int] = SHAPES) -> Ra
     Raises:
         Restart: a training that measures them failed; its output is on the terminal.
     """
-    path = cache_file(ours)
+    path = cache_file(core_count)
     if cached := strict_json.own(path).get("rates"):
         return [(work, rate) for work, rate in cached]
     load = os.getloadavg()[0]
-    rates = measure(ours, shapes)
-    if busy := load > QUIET_LOAD + ours / 2:
+    rates = measure(core_count, shapes)
+    if busy := load > QUIET_LOAD + core_count / 2:
         terminal.say(f"warning: measured next to other programs (load {load:.1f}); alone, the machine does more")
     path.parent.mkdir(parents=True, exist_ok=True)
     write_text(path, json.dumps({"busy" if busy else "rates": rates}) + "\n")
     return rates
 
 
-def speed_of(ours: int, ranks: int, work: float) -> float | None:
+def speed_of(core_count: int, ranks: int, work: float) -> float | None:
     """Return the operations per second of each of `ranks` that train a model whose tokens take `work`.
 
     None where the machine was not measured with that number of cores, or with far smaller models alone.
     """
-    kept = strict_json.own(cache_file(ours))
-    rates = kept.get("rates") or kept.get("busy")
+    cached = strict_json.own(cache_file(core_count))
+    rates = cached.get("rates") or cached.get("busy")
     return work * rate_at(rates, work) / ranks if rates and work < LARGER * rates[-1][0] else None
 
 
-def measure(ours: int, shapes: dict[tuple[int, int], int]) -> Rates:
+def measure(core_count: int, shapes: dict[tuple[int, int], int]) -> Rates:
     """Train each shape for its steps, as a run with this number of cores does."""
-    ranks = max(1, min(ours, BATCH // SHARE))
+    ranks = max(1, min(core_count, BATCH // SHARE))
     with tempfile.TemporaryDirectory() as folder:
         work = Path(folder)
         write_text_of_words(work)

@@ -67,10 +67,10 @@ def learnt(place: Path | str, positions: int = sys.maxsize) -> int:
 
 def _of_shards(folder: Path, positions: int) -> int:
     """Return the same of a training, by the manifests of its shards; `positions` if any is missing."""
-    made = [*histories(str(folder))]
-    if len(made) < 2 or len(made) < 2 + len(made[0].config["data"].get("more", [])):
+    manifests = [*histories(str(folder))]
+    if len(manifests) < 2 or len(manifests) < 2 + len(manifests[0].config["data"].get("more", [])):
         return positions
-    train, *shards = made
+    train, *shards = manifests
     start = train.config.get("start")
     lengths = [CorpusCounts.of(one).sequence_length or positions for one in shards]
     return max(*lengths, learnt(start, positions) if start else 0)
@@ -86,12 +86,12 @@ def weight_histories(place: str, source: "InitialWeights", average: bool) -> Ite
 
     `average` says that these are the moving average that the training kept.
     """
-    for made in histories(place):
-        if made.stage != "train" or source.last is None:
-            yield made
+    for manifest in histories(place):
+        if manifest.stage != "train" or source.last is None:
+            yield manifest
             continue
         state = source.last[1]
-        whole = TrainingSummary.of(made)
+        whole = TrainingSummary.of(manifest)
         summary = replace(
             whole,
             steps=state.step,
@@ -101,7 +101,7 @@ def weight_histories(place: str, source: "InitialWeights", average: bool) -> Ite
             validation=validation_of(whole, source, average),
         )
         seconds = state.seconds if state.step != whole.steps else 0.0
-        yield replace(made, figures=summary.to_json(), seconds=seconds or made.seconds)
+        yield replace(manifest, figures=summary.to_json(), seconds=seconds or manifest.seconds)
 
 
 def validation_of(summary: TrainingSummary, source: "InitialWeights", average: bool) -> dict[str, float]:
@@ -117,8 +117,8 @@ def validation_of(summary: TrainingSummary, source: "InitialWeights", average: b
         rows = [row for row in read_metrics(path.parents[2]) if now.items() <= row.items()]
         metrics = {key: rows[-1][key] for key in metrics if key in rows[-1]} if rows else {}
     if average:
-        kept = {key: value for key, value in metrics.items() if key.startswith(OF_AVERAGE)}
-        return {key.removeprefix(OF_AVERAGE): value for key, value in kept.items()}
+        averages = {key: value for key, value in metrics.items() if key.startswith(OF_AVERAGE)}
+        return {key.removeprefix(OF_AVERAGE): value for key, value in averages.items()}
     return metrics if len(source.steps) == 1 else {}
 
 

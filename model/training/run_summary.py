@@ -34,8 +34,8 @@ def announcement(run: Run, words: run_length.WordCounter) -> Iterator[str]:
             "in data.validation too, or prepare with validation_share=0"
         )
     yield from (f"warning: {text}" for text in held_out.warnings)
-    kept = map(checkpoint_folder.milestone_words, checkpoint_folder.steps(plan.folder).values())
-    if passed := words.passed({mark for mark in kept if mark is not None}):
+    milestones = map(checkpoint_folder.milestone_words, checkpoint_folder.steps(plan.folder).values())
+    if passed := words.passed({mark for mark in milestones if mark is not None}):
         after = f"resumed after {state.words:,.0f} words, so without checkpoints at {format_marks(passed)}"
         yield f"warning: save_at_words: {after}"
     yield f"train: {line_of(run)}"
@@ -60,8 +60,8 @@ def line_of(run: Run) -> str:
     plan, engine, world = run.plan, run.engine, run.world
     config, step = plan.config, run.state.step
     done = f", resumed after step {step:,}" if step else ""
-    kept = sum(weight.numel() for weight in engine.frozen.values())
-    frozen = f" ({kept:,} of them frozen)" if kept else ""
+    count = sum(weight.numel() for weight in engine.frozen.values())
+    frozen = f" ({count:,} of them frozen)" if count else ""
     # On a shared CPU the measured peak is too low, which inflates MFU.
     passes = plan.steps * config.batch_size / plan.loader.samples
     best = "(measured under current load)" if world.device.type == "cpu" else "peak"

@@ -74,7 +74,7 @@ class Trainer:
         ahead = min(16, max(2, AHEAD * self.world.size // self.config.batch_size))
         if not state.step and self.config.save_at_words:
             with self.meter.paused():
-                self.checkpoints.save(mark=0.0)
+                self.checkpoints.save(milestone=0.0)
         if self.config.data.cache:
             self._fetch_ahead()
         batches = prefetch(self._global_batches(), ahead)
@@ -252,10 +252,10 @@ class Trainer:
             state.best = {"step": state.step, **metrics}
         return metrics if finite else None
 
-    def _save(self, mark: float | None = None) -> Path:
+    def _save(self, milestone: float | None = None) -> Path:
         """Have a checkpoint of this step; skipped updates keep those before, which may be the good ones."""
         prune = not self.health.consecutive_skips
-        return self.checkpoints.save(mark, prune, wait=self.stop or self.health.limit_reached)
+        return self.checkpoints.save(milestone, prune, wait=self.stop or self.health.limit_reached)
 
 
 def train(
