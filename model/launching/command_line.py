@@ -48,7 +48,7 @@ class LauncherCommand:
     def without(self, *names: str) -> "LauncherCommand":
         """Return the command without some options and their values."""
         keys = {name.replace("-", "_") for name in names}
-        kept: list[str] = []
+        options: list[str] = []
         skip = False
         for word in self.options:
             if skip:
@@ -56,8 +56,8 @@ class LauncherCommand:
             elif word.partition("=")[0].replace("-", "_") in keys:
                 skip = "=" not in word and word not in FLAGS
             else:
-                kept.append(word)
-        return LauncherCommand(self.launcher, kept, self.script)
+                options.append(word)
+        return LauncherCommand(self.launcher, options, self.script)
 
     def adding(self, *words: str) -> "LauncherCommand":
         """Return the command with options prepended."""
