@@ -21,15 +21,15 @@ def swap_metrics_files(out: Path, run: Path) -> None:
     `run` is the folder of this training's checkpoints, `out/checkpoints/FINGERPRINT`; the other's
     curve goes to its own.
     """
-    mark = out / OWNER
-    owner = name_in(mark) or run.name  # earlier releases did not write it
+    path = out / OWNER
+    owner = name_in(path) or run.name  # earlier releases did not write it
     if owner != run.name:
         for name in (METRICS, RUN_ID):
             if (out / name).exists():
                 away = run.parent / owner
                 away.mkdir(parents=True, exist_ok=True)
                 (out / name).replace(away / name)
-    write_text(mark, run.name)  # before this one's files come: they are not the other's
+    write_text(path, run.name)  # before this one's files come: they are not the other's
     for name in (METRICS, RUN_ID):
         if (run / name).exists() and not (out / name).exists():
             (run / name).replace(out / name)
