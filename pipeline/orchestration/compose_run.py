@@ -61,28 +61,28 @@ def expand(argv: Words) -> Words:
     `--force STAGE` becomes `force=[STAGE]`, `@FILE` its lines.
     `--config-dir FOLDER` becomes an override, so that every stage finds the YAML files there.
     """
-    kept: Words = []
-    remade: Words = []
+    expanded: Words = []
+    forced: Words = []
     words = iter(argv)
     for word in words:
         option, equals, value = word.partition("=")
         if option == "--force":
-            remade.append(value if equals else next(words, ""))
+            forced.append(value if equals else next(words, ""))
         elif word.startswith("force=["):
-            remade += re.findall(r"[^][, '\"]+", value)
+            forced += re.findall(r"[^][, '\"]+", value)
         elif option in CONFIG_DIR:
-            kept.append(own_folder(value if equals else next(words, "")))
+            expanded.append(own_folder(value if equals else next(words, "")))
         elif word.startswith("@"):
-            kept += lines_of(word[1:])
+            expanded += lines_of(word[1:])
         else:
-            kept.append(word)
-    overrides.check_overrides(kept, RunConfig)
-    for word in kept:
-        check_name(word, kept)
-    for name in remade:
+            expanded.append(word)
+    overrides.check_overrides(expanded, RunConfig)
+    for word in expanded:
+        check_name(word, expanded)
+    for name in forced:
         if not re.fullmatch(r"[\w-]+", name) or name.startswith("-"):
             raise ConfigError(f"--force {name}".rstrip() + ": a stage is required, as in --force train")
-    return [*kept, f"force=[{','.join(remade)}]"] if remade else kept
+    return [*expanded, f"force=[{','.join(forced)}]"] if forced else expanded
 
 
 def own_folder(path: str) -> str:
@@ -101,7 +101,7 @@ def lines_of(path: str) -> Words:
         reason = getattr(error, "strerror", None) or error
         raise InputError(f"cannot be read ({reason}); expected one override per line", path=f"@{path}") from error
     lines = (UNCOMMENTED.match(line) for line in text.splitlines())
-    return [found[0].strip() for found in lines if found and found[0].strip()]
+    return [match[0].strip() for match in lines if match and match[0].strip()]
 
 
 def check_name(override: str, words: Words) -> None:
@@ -134,8 +134,8 @@ def check_name(override: str, words: Words) -> None:
         raise ConfigError(f"{override}: is a key of a stage; did you mean {meant}?{others}")
 
     def in_run(ours: str) -> str | None:
-        known = [ours] if overrides.type_of(RunConfig, ours) else [f"{one}.{ours}" for one in stages_with(ours)]
-        return next(iter(known), None)
+        keys = [ours] if overrides.type_of(RunConfig, ours) else [f"{one}.{ours}" for one in stages_with(ours)]
+        return next(iter(keys), None)
 
     if cure := overrides.other_word(key, in_run, ""):
         raise ConfigError(f"{override}: no such key; {rendered(cure, lambda ours: in_run(ours) or ours)}")
@@ -150,33 +150,33 @@ def start(words: Words, task: Callable[[RunConfig], Any]) -> NoReturn:
     entry_point.run("run", RunConfig, task, words, read=parse_run_argv)
 
 
-def place_in_package(word: str, own: Folders) -> str:
+def place_in_package(word: str, folders: Folders) -> str:
     """Return an override of a stage in the package of that stage, and any other unchanged.
 
     Raises:
         ConfigError: it would change for one stage alone what all share.
     """
-    found = STAGE_KEY.fullmatch(word)
-    if found is None:
+    match = STAGE_KEY.fullmatch(word)
+    if match is None:
         return word
-    sign, name, rest = found.groups()
+    sign, name, rest = match.groups()
     key, _, value = rest.partition("=")
     kind = type_of(name)
     if cure := OF_A_RUN.get(key.partition(".")[0]):
         raise ConfigError(cure.format(name), f"{name}.{key}", value)
     if kind == "evaluate" and key == "task":
         return f"{sign}stages.{name}.tasks={value if value[:1] == '[' else f'[{value}]'}"
-    known = conf_files.choices(key, *own) if key in STAGES[kind].schema.__dataclass_fields__ else []
-    if known and CHOSEN.fullmatch(chosen := value.strip("'\"")):
-        if chosen not in known:
-            raise conf_files.unknown_choice(key, value, known).but(key=f"{name}.{key}")
+    allowed = conf_files.choices(key, *folders) if key in STAGES[kind].schema.__dataclass_fields__ else []
+    if allowed and CHOSEN.fullmatch(chosen := value.strip("'\"")):
+        if chosen not in allowed:
+            raise conf_files.unknown_choice(key, value, allowed).but(key=f"{name}.{key}")
         return f"{'' if key in overrides.default_groups(kind) else '+'}{key}@stages.{name}.{key}={value}"
     rest = overrides.quote_texts(rest, STAGES[kind].schema)  # the rest is done for every word
     added = kind == "evaluate" or OPENED.match(key) or sign == "+"
     return f"{'++' if added and sign != '~' else sign}stages.{name}.{rest}"
 
 
-def compose_recipe(words: Words, own: Folders) -> DictConfig | None:
+def compose_recipe(words: Words, folders: Folders) -> DictConfig | None:
     """Return what a command line composes, evaluations as templates; None if an option of Hydra ran.
 
     Raises:
@@ -184,7 +184,7 @@ def compose_recipe(words: Words, own: Folders) -> DictConfig | None:
     """
     for stage in STAGES.values():
         composing.register(stage.name, stage.schema)
-    config = composing.compose("run", RunConfig, [place_in_package(word, own) for word in words])
+    config = composing.compose("run", RunConfig, [place_in_package(word, folders) for word in words])
     if config is not None:
         set_in_trainings(config, words)
     return config
@@ -198,12 +198,12 @@ def parse_run_argv(name: str, schema: type, argv: Words, asked: bool) -> Any:
     Raises:
         ConfigError: a mistake on the command line or in a YAML file.
     """
-    words = given = expand(argv)
-    own = overrides.search_path(words)
+    words = entered = expand(argv)
+    folders = overrides.search_path(words)
     if not asked:
         words = planner.add_plan(words, lambda others: parse_run_argv(name, schema, others, asked))
     try:
-        config = compose_recipe(words, own)
+        config = compose_recipe(words, folders)
         if config is None:
             return None
         root = copy.deepcopy(config)
@@ -211,49 +211,49 @@ def parse_run_argv(name: str, schema: type, argv: Words, asked: bool) -> Any:
         if asked:
             help_text.print_help(name, schema, root)
             return None
-        made = composing.validate(root, RunConfig)
+        run = composing.validate(root, RunConfig)
     except composing.MISTAKES as error:
         check_stages(words)
         raise translate_error(error) from error
-    config.cores = made.cores = made.cores or cores.available()
-    typed = expand_evaluations(config, made, own)
-    made.stages = {
-        stage: validate_stage(config, stage, of, composing.typed_keys(given, of)) for stage, of in typed.items()
+    config.cores = run.cores = run.cores or cores.available()
+    bases = expand_evaluations(config, run, folders)
+    run.stages = {
+        stage: validate_stage(config, stage, base, composing.typed_keys(entered, base)) for stage, base in bases.items()
     }
-    composing.warn((*composing.find_repeated(argv), *without_effect(made)))
+    composing.warn((*composing.find_repeated(argv), *without_effect(run)))
     lines: dict[str, list[str]] = {}  # of each key that evaluations share
-    for stage, of in typed.items():
-        for line in without_effect(made.stages[stage], f"{of}."):
+    for stage, base in bases.items():
+        for line in without_effect(run.stages[stage], f"{base}."):
             lines.setdefault(line.partition("=")[0], []).append(line)
-    sharing = Counter(typed.values())
-    lines = {key: said for key, said in lines.items() if len(said) == sharing[key.partition(".")[0]]}
-    keys = composing.typed_keys(given)  # not what a recipe or a plan says
-    composing.warn(line for key, said in lines.items() for line in said if keys & {key, key.partition(".")[2]})
-    return made
+    sharing = Counter(bases.values())
+    lines = {key: repeats for key, repeats in lines.items() if len(repeats) == sharing[key.partition(".")[0]]}
+    keys = composing.typed_keys(entered)  # not what a recipe or a plan says
+    composing.warn(line for key, repeats in lines.items() for line in repeats if keys & {key, key.partition(".")[2]})
+    return run
 
 
 def translate_error(error: Exception, stage: str | None = None) -> UserError:
     """Return the error of a composition in the words of a run."""
-    found = composing.explain(error)
-    found = found.but(key=found.key and found.key.removeprefix("stages."), problem=found.problem.replace("stages.", ""))
-    first, dot, _ = (found.key or "").partition(".")
+    fault = composing.explain(error)
+    fault = fault.but(key=fault.key and fault.key.removeprefix("stages."), problem=fault.problem.replace("stages.", ""))
+    first, dot, _ = (fault.key or "").partition(".")
     stage = stage or (first if dot and type_of(first) in STAGES else None)
-    return found if stage is None else stage_keys.explain_in_plan(found, stage)
+    return fault if stage is None else stage_keys.explain_in_plan(fault, stage)
 
 
 def check_stages(words: Words) -> None:
     """Raise ConfigError if words set keys of a stage that the recipe has not."""
-    known = recipe_stages(words)
+    names = recipe_stages(words)
     for word in words:
-        found = STAGE_KEY.fullmatch(word)
-        stage = found[2] if found and known else None
-        check(stage is None or stage in known, f"no such stage in the recipe; choose one of {', '.join(known)}", stage)
+        match = STAGE_KEY.fullmatch(word)
+        stage = match[2] if match and names else None
+        check(stage is None or stage in names, f"no such stage in the recipe; choose one of {', '.join(names)}", stage)
 
 
 def recipe_stages(words: Words) -> list[str]:
     """Return the names of the recipe's stages; none if it cannot be read."""
-    ours = ("recipe", overrides.SEARCH_PATH)
-    chosen = [word for word in words if word.lstrip("+").partition("=")[0] in ours or "@stages." in word]
+    keys = ("recipe", overrides.SEARCH_PATH)
+    chosen = [word for word in words if word.lstrip("+").partition("=")[0] in keys or "@stages." in word]
     try:
         config = composing.compose("run", RunConfig, chosen)
         return [] if config is None else list(map(str, config.stages))
@@ -270,7 +270,7 @@ def set_in_trainings(config: DictConfig, words: Words) -> None:
                 OmegaConf.update(config, f"stages.{name}.{key}", OmegaConf.select(config, key))
 
 
-def expand_evaluations(config: DictConfig, run: RunConfig, own: Folders) -> dict[str, str]:
+def expand_evaluations(config: DictConfig, run: RunConfig, folders: Folders) -> dict[str, str]:
     """Return the stages in their order, an evaluation for each task among them, with those of the recipe.
 
     A key of `evaluate-rte` is typed as one of `evaluate`, and one of `train` as its own.
@@ -279,15 +279,15 @@ def expand_evaluations(config: DictConfig, run: RunConfig, own: Folders) -> dict
         ConfigError: a task is unknown, or its files are not there.
     """
     check_kinds(config)
-    wanted = [task for stage in config.stages.values() for task in stage.get("tasks") or []]
+    tasks = [task for stage in config.stages.values() for task in stage.get("tasks") or []]
     names: dict[str, str] = {}
     for name in list(map(str, config.stages)):
         kind = type_of(name)
         if kind == "download" and (run.corpus.path is not None or not run.corpus.files):
             continue
-        if kind == "tasks" and not any(task.startswith(SAMPLE_TASK) for task in wanted):
+        if kind == "tasks" and not any(task.startswith(SAMPLE_TASK) for task in tasks):
             continue
-        names |= dict.fromkeys(add_evaluations(config, run, name, own) if kind == "evaluate" else [name], name)
+        names |= dict.fromkeys(add_evaluations(config, run, name, folders) if kind == "evaluate" else [name], name)
     names = dict(sorted(names.items(), key=lambda item: type_of(item[0]) == "report"))  # behind what a user adds
     for name in names:
         if type_of(name) == "report" and not config.stages[name].stages:
@@ -302,11 +302,11 @@ def check_kinds(config: DictConfig) -> None:
         if type_of(name) == "evaluate":  # a template, which no schema has checked yet
             composing.check_keys(config.stages[name], f"{name}.")
         if "workdir" not in config.stages[name]:
-            made = [other for other in map(str, config.stages) if "workdir" in config.stages[other]]
-            raise ConfigError(f"no such stage in recipe {config.recipe}; choose one of {', '.join(made)}", name)
+            chosen = [other for other in map(str, config.stages) if "workdir" in config.stages[other]]
+            raise ConfigError(f"no such stage in recipe {config.recipe}; choose one of {', '.join(chosen)}", name)
 
 
-def add_evaluations(config: DictConfig, run: RunConfig, name: str, own: Folders) -> list[str]:
+def add_evaluations(config: DictConfig, run: RunConfig, name: str, folders: Folders) -> list[str]:
     """Add an evaluation to the stages for each task of a template; return their names.
 
     One that scores checkpoints trains none, so it has the tasks without training alone.
@@ -314,35 +314,35 @@ def add_evaluations(config: DictConfig, run: RunConfig, name: str, own: Folders)
     Raises:
         ConfigError: a task is unknown, its files are not there, or a key is not of an evaluation.
     """
-    template, found = copy.deepcopy(config.stages[name]), []
+    template, names = copy.deepcopy(config.stages[name]), []
     with open_dict(template):
         tasks = template.pop("tasks")
     for task in tasks:
-        content = task_of(task, own)
+        content = task_of(task, folders)
         if template.get("checkpoints") and "checkpoints" not in TASK_KINDS[content.get("kind", "classification")].has:
             continue
-        ours = {"task": content, "data": task_data(run, task)}
+        defaults = {"task": content, "data": task_data(run, task)}
         try:
-            made = OmegaConf.merge(OmegaConf.structured(EvaluateConfig), ours, template)
-            made.own_tasks = composing.own_tasks(made.task.also, own)
+            evaluation = OmegaConf.merge(OmegaConf.structured(EvaluateConfig), defaults, template)
+            evaluation.own_tasks = composing.own_tasks(evaluation.task.also, folders)
         except composing.MISTAKES as error:
             raise translate_error(error, name) from error
         with open_dict(config.stages):
-            config.stages[f"{name}-{task}"] = made
-        found.append(f"{name}-{task}")
-    return found
+            config.stages[f"{name}-{task}"] = evaluation
+        names.append(f"{name}-{task}")
+    return names
 
 
-def task_of(task: str, own: Folders) -> DictConfig:
-    """Return the settings of a task; `own` are more folders of YAML files.
+def task_of(task: str, folders: Folders) -> DictConfig:
+    """Return the settings of a task; `folders` are more ones of YAML files.
 
     Raises:
         ConfigError: the task is unknown.
     """
-    known = conf_files.choices("task", *own)
-    if task not in known:
-        raise conf_files.unknown_choice("task", task, known).but(key="tasks")
-    files = [folder / "task" / f"{task}.yaml" for folder in (*own, conf_files.CONF)]
+    allowed = conf_files.choices("task", *folders)
+    if task not in allowed:
+        raise conf_files.unknown_choice("task", task, allowed).but(key="tasks")
+    files = [folder / "task" / f"{task}.yaml" for folder in (*folders, conf_files.CONF)]
     content = OmegaConf.load(next(file for file in files if file.is_file()))
     assert isinstance(content, DictConfig)
     return content
@@ -361,7 +361,7 @@ def task_data(run: RunConfig, task: str) -> str:
     return run.glue
 
 
-def validate_stage(config: DictConfig, name: str, of: str, typed: set[str]) -> StageConfig:
+def validate_stage(config: DictConfig, name: str, base: str, typed: set[str]) -> StageConfig:
     """Return the configuration of a stage; what is `typed` for the run counts for all stages.
 
     Raises:
@@ -369,7 +369,7 @@ def validate_stage(config: DictConfig, name: str, of: str, typed: set[str]) -> S
     """
     schema = STAGES[type_of(name)].schema
     try:
-        composing.warn(composing.settle(config.stages[name], schema, typed, f"{of}."))
+        composing.warn(composing.settle(config.stages[name], schema, typed, f"{base}."))
         return composing.validate(config.stages[name], schema)
     except composing.MISTAKES as error:
-        raise translate_error(error, of) from error
+        raise translate_error(error, base) from error

@@ -30,7 +30,7 @@ def estimate_stages(config: RunConfig, nodes: StageRecords) -> dict[str, Estimat
         ConfigError: that GPU is unknown.
         InputError: raised by `_preparation`.
     """
-    found: dict[str, Estimate] = {}
+    estimates: dict[str, Estimate] = {}
     gpu = _gpu_speed(config)
     lengths = {str(node.out): node.config.sequence_length for node in nodes if isinstance(node.config, PrepareConfig)}
     sizes = (existing_vocabulary.count_entries(node.config) for node in nodes if isinstance(node.config, VocabConfig))
@@ -42,20 +42,20 @@ def estimate_stages(config: RunConfig, nodes: StageRecords) -> dict[str, Estimat
             continue
         if isinstance(settings, PrepareConfig):
             if expected := _preparation(settings):
-                found[node.name] = expected
+                estimates[node.name] = expected
         elif isinstance(settings, TrainConfig):
             ranks = stage_commands.count_ranks(node, config.processes, config.cores)
             if settings.model.layers:
                 model = replace(settings.model, vocab_size=settings.model.vocab_size or entries)
-                ours = config.cores or 0 if ranks and config.executor.here else None
-                found[node.name] = training.estimate_training(
-                    settings, model, None, ranks or 1, node.done, lengths, ours, gpu
+                core_count = config.cores or 0 if ranks and config.executor.here else None
+                estimates[node.name] = training.estimate_training(
+                    settings, model, None, ranks or 1, node.done, lengths, core_count, gpu
                 )
                 weights = training.WEIGHTS * cost.parameters(model)
                 marked = retention_of(settings, 1).count_marked()
         elif isinstance(settings, ConvertConfig) and gpu is not None and weights:
-            found[node.name] = Estimate(None, disk=weights * (marked if settings.checkpoints else 1))
-    return found
+            estimates[node.name] = Estimate(None, disk=weights * (marked if settings.checkpoints else 1))
+    return estimates
 
 
 def _gpu_speed(config: RunConfig) -> float | None:
@@ -83,23 +83,23 @@ def _preparation(config: PrepareConfig) -> Estimate | None:
         return Estimate(None, about="not known before the download") if later else None
 
 
-def line(found: dict[str, Estimate], config: RunConfig) -> str:
+def line(estimates: dict[str, Estimate], config: RunConfig) -> str:
     """Return all estimates as one line; nothing where no stage is long."""
-    parts = [f"{name} {each}" for name, each in found.items()]
-    total = [each.gpu_hours for each in found.values() if each.gpu_hours is not None]
+    parts = [f"{name} {each}" for name, each in estimates.items()]
+    total = [each.gpu_hours for each in estimates.values() if each.gpu_hours is not None]
     if total:
         device = f"{config.estimate_gpu} at an MFU of {config.estimate_mfu:.2f}"
         parts.append(f"in all about {hours(sum(total))} of training, {device}")
-    return WARNING.join([f"estimate: {'; '.join(parts)}", *_lacks(found, config)]) if parts else ""
+    return WARNING.join([f"estimate: {'; '.join(parts)}", *_lacks(estimates, config)]) if parts else ""
 
 
-def _lacks(found: dict[str, Estimate], config: RunConfig) -> Iterator[str]:
+def _lacks(estimates: dict[str, Estimate], config: RunConfig) -> Iterator[str]:
     """Yield what the disk and the memory of this machine have too little of."""
-    needed, free = sum(each.disk for each in found.values()), _free(config)
+    needed, free = sum(each.disk for each in estimates.values()), _free(config)
     if free is not None and needed > free:
         yield f"{size(needed)} of disk are needed, {config.workdir} has {size(free)} free"
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    for name, each in found.items() if config.executor.here else ():
+    for name, each in estimates.items() if config.executor.here else ():
         if each.memory > memory:
             yield f"{name} needs {size(each.memory)} of memory, this machine has {size(memory)}"
 

@@ -81,18 +81,18 @@ class Executor(ABC):
                 due = all(need in done for node in members for need in node.needs)
                 if not self.advance(name, members, due):
                     continue
-                made = {node.name: manifest for node in members if (manifest := node.made())}
-                if len(made) < len(members):
+                manifests = {node.name: manifest for node in members if (manifest := node.made())}
+                if len(manifests) < len(members):
                     now = time.monotonic()
                     if now - ended.setdefault(name, now) >= self.visible:
                         raise self.missing_output(name, members)
                     continue
-                for each, manifest in made.items():
+                for each, manifest in manifests.items():
                     summary, *warnings = manifest.summary.split(WARNING)
                     terminal.say_line(f"{self.tick}{each:<{width}}  {manifest.seconds:8.1f} s   {summary}")
                     for text in warnings:  # the end of a long line is cut
                         terminal.say(f"warning: {each}: {text}")
-                done |= made.keys()
+                done |= manifests.keys()
                 del groups[name]
             if groups:
                 time.sleep(self.poll)
@@ -150,12 +150,12 @@ def failure(name: str, code: int, log: Path) -> Exception:
     if not text and not shutil.disk_usage(log.parent).free:
         why = f"no space left on the disk of its log {log}; free some, and rerun the same command"
         return InputError(why, "workdir", where=f"stage {name}")
-    found = [error for error in read_errors(text) if error.code == code and error.problem]
-    for error in found:
+    errors = [error for error in read_errors(text) if error.code == code and error.problem]
+    for error in errors:
         if isinstance(error, UserError):
             return add_stage_name(name, error, f" (log: {log})")
     if code == Exit.RESTART:
-        how = found[-1].problem if found else "interrupted"  # the launcher's comes last
+        how = errors[-1].problem if errors else "interrupted"  # the launcher's comes last
         return Restart(f"stage {name}: {how} (log: {log})", "rerun the same command to resume")
     code = 128 - code if code < 0 else code  # of a signal, as shells say it
     return StageFailed(

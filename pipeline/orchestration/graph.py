@@ -36,25 +36,25 @@ def plan_graph(config: RunConfig) -> StageRecords:
         ConfigError: an unknown key, a bad value, a cycle, or a stage of `force` that does not
             exist or cannot be forced.
     """
-    found: Stages = copy.deepcopy(config.stages)
+    stages: Stages = copy.deepcopy(config.stages)
     commits: dict[str, str] = {}  # all stages read the same one
-    for name, settings in found.items():
+    for name, settings in stages.items():
         try:
             pin(settings, commits)
         except UserError as error:
             raise error.but(where=f"stage {name}") from error
-    needs = needs_of(found)
+    needs = needs_of(stages)
     if config.seeds:
-        found = add_seed_copies(config, found, stages_from_training(found, needs))
-        needs = needs_of(found)
-    check_force(config, found)
-    makers = makers_of(found)
-    for name, settings in found.items():
+        stages = add_seed_copies(config, stages, stages_from_training(stages, needs))
+        needs = needs_of(stages)
+    check_force(config, stages)
+    makers = makers_of(stages)
+    for name, settings in stages.items():
         kind_of(name).check_fit(name, settings, makers)
     nodes: dict[str, StageRecord] = {}
     offered: dict[str, int] = {}  # positions, by the folder of a model
     for name in sort_topologically(needs):
-        nodes[name] = plan_stage(config, name, found[name], needs[name], nodes)
+        nodes[name] = plan_stage(config, name, stages[name], needs[name], nodes)
     for name, node in nodes.items():
         offered[os.path.normpath(node.config.out)] = kind_of(name).positions(name, node.config, makers, offered)
     return list(nodes.values())
@@ -81,29 +81,29 @@ def plan_stage(
     )
 
 
-def makers_of(found: Stages) -> dict[str, StageConfig]:
+def makers_of(stages: Stages) -> dict[str, StageConfig]:
     """Return the stages by the folders that they make."""
-    return {os.path.normpath(one.out): one for one in found.values()}
+    return {os.path.normpath(one.out): one for one in stages.values()}
 
 
 def reuse_settings(
-    kind: str, settings: StageConfig, known: fingerprints.Sources, redone: Names
+    kind: str, settings: StageConfig, upstream: fingerprints.Sources, redone: Names
 ) -> tuple[StageConfig, Status]:
     """Return a stage's configuration and status: those of a result that is there, if it would take it."""
-    status = stage_status(kind, settings, known, redone)
-    for kept in kind_of(kind).known_before(settings) if status[1] is not None and not status[2] else ():
-        found = stage_status(kind, kept, known, redone)
-        if found[1] is None or found[2]:
-            return kept, found
+    status = stage_status(kind, settings, upstream, redone)
+    for earlier in kind_of(kind).known_before(settings) if status[1] is not None and not status[2] else ():
+        earlier_status = stage_status(kind, earlier, upstream, redone)
+        if earlier_status[1] is None or earlier_status[2]:
+            return earlier, earlier_status
     return settings, status
 
 
-def stage_status(kind: str, settings: StageConfig, known: fingerprints.Sources, redone: Names) -> Status:
+def stage_status(kind: str, settings: StageConfig, upstream: fingerprints.Sources, redone: Names) -> Status:
     """Return the fingerprint of a stage, why it has to run (None: it is up to date), and its steps that are done.
 
-    `known` are the fingerprints of what the stages before it make, `redone` those that it reads and that have to run.
+    `upstream` are the fingerprints of what stages before it make, `redone` those that it reads and that have to run.
     """
-    fingerprint, sources = fingerprints.fingerprint(kind, settings, known)
+    fingerprint, sources = fingerprints.fingerprint(kind, settings, upstream)
     present, fault = fingerprints.compare_manifest(kind, settings, fingerprint, sources)
     if present is not None and fault is None:
         return present.fingerprint, None, 0
@@ -113,25 +113,25 @@ def stage_status(kind: str, settings: StageConfig, known: fingerprints.Sources, 
     return fingerprint, rerun_reason(kind, present, settings, fault, sources, redone, begins), done
 
 
-def find_user_results(workdir: str, known: fingerprints.Sources) -> Names:
+def find_user_results(workdir: str, upstream: fingerprints.Sources) -> Names:
     """Return the folders in that of a run that its user made from what its stages make.
 
-    `known` has the fingerprints of the stages by path. Results of a model that is now another one
+    `upstream` has the fingerprints of the stages by path. Results of a model that is now another one
     are left out, which is said.
     """
-    made, found = {fingerprints.absolute(path): one for path, one in known.items()}, []
-    folders = [path for path in fetch_inputs.list_stages(workdir) if fingerprints.absolute(path) not in made]
-    there = [(path, one) for path in folders if (one := Manifest.read(path, of_input=True))]
-    for path, manifest in sorted(there, key=lambda pair: pair[1].finished):
-        current = fingerprints.compare_inputs(manifest, made)
+    by_path, paths = {fingerprints.absolute(path): one for path, one in upstream.items()}, []
+    folders = [path for path in fetch_inputs.list_stages(workdir) if fingerprints.absolute(path) not in by_path]
+    results = [(path, one) for path in folders if (one := Manifest.read(path, of_input=True))]
+    for path, manifest in sorted(results, key=lambda pair: pair[1].finished):
+        current = fingerprints.compare_inputs(manifest, by_path)
         if manifest.stage not in OF_A_MODEL or not current:
             continue
         if all(current.values()):
-            made[fingerprints.absolute(path)] = manifest.fingerprint
-            found.append(path)
+            by_path[fingerprints.absolute(path)] = manifest.fingerprint
+            paths.append(path)
         else:
             terminal.say(f"{path} is of another model than this run's: not in the report until it has run again")
-    return found
+    return paths
 
 
 def check_force(config: RunConfig, stages: Iterable[str]) -> None:
@@ -147,11 +147,11 @@ def check_force(config: RunConfig, stages: Iterable[str]) -> None:
         raise ConfigError(f"no such stage; choose one of {', '.join(stages)}", "force", unknown[0])
 
 
-def needs_of(found: Stages) -> Needs:
+def needs_of(stages: Stages) -> Needs:
     """Return the stages that each stage reads from, by name."""
-    makers = {os.path.normpath(settings.out): name for name, settings in found.items()}
+    makers = {os.path.normpath(settings.out): name for name, settings in stages.items()}
     needs: Needs = {}
-    for name, settings in found.items():
+    for name, settings in stages.items():
         paths = fingerprints.inputs(settings).values()
         read = (fingerprints.producer_of(path, makers) for path in paths)
         needs[name] = tuple(dict.fromkeys(maker for maker in read if maker is not None))
@@ -165,8 +165,8 @@ def check_places(config: RunConfig, nodes: StageRecords) -> None:
         kind_of(node.name).check_places(node.name, node.config, config, makers)
         for key, path in fingerprints.inputs(node.config).items():
             # Of a task its kind has looked for those that it reads.
-            known = key.startswith("task.") or fingerprints.producer_of(path, makers) is not None
-            if not known and not places.is_folder(places.at(path)) and not places.matching(path):
+            checked = key.startswith("task.") or fingerprints.producer_of(path, makers) is not None
+            if not checked and not places.is_folder(places.at(path)) and not places.matching(path):
                 raise InputError("does not exist; correct the path", key, path, where=f"stage {node.name}")
     if fetch_inputs.in_store(config.workdir):
         return  # its lock has been written
@@ -226,7 +226,7 @@ def rerun_reason(
     return f"settings changed: {settings}{begins}" if settings else "its code changed"
 
 
-def add_seed_copies(config: RunConfig, found: Stages, copied: Names) -> Stages:
+def add_seed_copies(config: RunConfig, stages: Stages, copied: Names) -> Stages:
     """Return the stages with copies for `config.seeds`, all stages of one seed after another.
 
     Training, and all stages that read what it made, are copied; the others are shared. The stages
@@ -235,41 +235,41 @@ def add_seed_copies(config: RunConfig, found: Stages, copied: Names) -> Stages:
 
     Args:
         config: the run.
-        found: configuration of each stage, by name.
+        stages: configuration of each stage, by name.
         copied: names of the stages that are copied, or report.
 
     Raises:
         ConfigError: the seeds cannot be used in this run.
     """
-    check_seeds(config, found, copied)
-    reports = {name: one for name in copied if isinstance(one := found[name], ReportConfig)}
-    made = {name: one for name, one in found.items() if name not in copied}
+    check_seeds(config, stages, copied)
+    reports = {name: one for name in copied if isinstance(one := stages[name], ReportConfig)}
+    result = {name: one for name, one in stages.items() if name not in copied}
     for seed in config.seeds:
         for name in copied:
             if name not in reports:
-                own = name_for(name, seed, config.seed)
-                if own in made:
-                    raise ConfigError(f"the recipe has a stage {own} already; rename it", "seeds", config.seeds)
-                made[own] = copy_for_seed(config, seed, name, found[name], found, copied)
+                copied_name = name_for(name, seed, config.seed)
+                if copied_name in result:
+                    raise ConfigError(f"the recipe has a stage {copied_name} already; rename it", "seeds", config.seeds)
+                result[copied_name] = copy_for_seed(config, seed, name, stages[name], stages, copied)
     for settings in reports.values():
-        settings.stages = [one.out for one in made.values()]
-    return made | reports
+        settings.stages = [one.out for one in result.values()]
+    return result | reports
 
 
-def stages_from_training(found: Stages, needs: Needs) -> Names:
+def stages_from_training(stages: Stages, needs: Needs) -> Names:
     """Return the stages that train, and those that read what they made, directly or not."""
-    reached = {name for name in found if type_of(name) == "train"}
-    for _ in found:
-        reached |= {name for name in found if reached & set(needs[name])}
-    return [name for name in found if name in reached]
+    reached = {name for name in stages if type_of(name) == "train"}
+    for _ in stages:
+        reached |= {name for name in stages if reached & set(needs[name])}
+    return [name for name in stages if name in reached]
 
 
-def check_seeds(config: RunConfig, found: Stages, copied: Names) -> None:
+def check_seeds(config: RunConfig, stages: Stages, copied: Names) -> None:
     """Raise ConfigError if the run cannot have these seeds."""
     check(bool(copied), f"recipe {config.recipe} has no training; leave seeds out", "seeds", config.seeds)
     check(len(set(config.seeds)) == len(config.seeds), "contains a value twice", "seeds", config.seeds)
     for name in copied:
-        settings = found[name]
+        settings = stages[name]
         if isinstance(settings, TrainConfig) and settings.seed != config.seed:
             raise ConfigError(
                 f"cannot be combined with seeds={config.seeds}; leave one of them out", f"{name}.seed", settings.seed
@@ -282,15 +282,15 @@ def name_for(name: str, seed: int, first: int) -> str:
 
 
 def copy_for_seed(
-    config: RunConfig, seed: int, kind: str, settings: StageConfig, found: Stages, copied: Names
+    config: RunConfig, seed: int, kind: str, settings: StageConfig, stages: Stages, copied: Names
 ) -> StageConfig:
     """Return a copy of a stage's configuration that reads and writes the folders of a seed."""
-    made = copy.deepcopy(settings)
-    made.out = name_for(settings.out, seed, config.seed)
-    kind_of(kind).set_seed(made, seed, config, lambda name: name_for(name, seed, config.seed))
-    makers = {os.path.normpath(found[name].out): found[name].out for name in copied}
+    seeded = copy.deepcopy(settings)
+    seeded.out = name_for(settings.out, seed, config.seed)
+    kind_of(kind).set_seed(seeded, seed, config, lambda name: name_for(name, seed, config.seed))
+    makers = {os.path.normpath(stages[name].out): stages[name].out for name in copied}
     for key, path in fingerprints.inputs(settings).items():
         if (out := fingerprints.producer_of(path, makers)) is not None:
             inside = os.path.normpath(path).removeprefix(os.path.normpath(out))
-            set_key(made, key, name_for(out, seed, config.seed) + inside)
-    return made
+            set_key(seeded, key, name_for(out, seed, config.seed) + inside)
+    return seeded

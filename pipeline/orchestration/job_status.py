@@ -88,12 +88,12 @@ def choose(templates: Iterable[Template], stage: str, kind: str) -> Template:
         ConfigError: none does, or several do.
     """
     for word in (stage, kind):
-        found = [each for each in templates if word in each.stages]
-        if len(found) > 1:
-            names = " and ".join(each.name for each in found)
+        matches = [each for each in templates if word in each.stages]
+        if len(matches) > 1:
+            names = " and ".join(each.name for each in matches)
             raise ConfigError(f"templates {names} both list stage {word}; list it in one annotation {LISTED}")
-        if found:
-            return found[0]
+        if matches:
+            return matches[0]
     raise ConfigError(
         f"no template lists stage {stage} or kind {kind}; apply k8s/pretrain.yaml or your overlay, and list it in the "
         f"annotation {LISTED} of a CronJob"
@@ -143,8 +143,8 @@ LATE = 30.0  # seconds beyond a pod's grace period
 
 def final_condition(job: Object) -> Object | None:
     """Return the condition of a finished Job, "Complete" or "Failed", else None."""
-    found = job["status"].get("conditions", [])
-    return next((c for c in found if c["type"] in ("Complete", "Failed") and c["status"] == "True"), None)
+    conditions = job["status"].get("conditions", [])
+    return next((c for c in conditions if c["type"] in ("Complete", "Failed") and c["status"] == "True"), None)
 
 
 def resource(job: Object) -> str:
@@ -191,11 +191,11 @@ def lost_node(pod: Any, now: datetime.datetime) -> str:
     due = pod.metadata.deletion_timestamp  # includes the grace period
     if due is None or pod.status.phase in ("Succeeded", "Failed"):
         return ""
-    asked = due - datetime.timedelta(seconds=pod.metadata.deletion_grace_period_seconds or 0)
+    deleted_at = due - datetime.timedelta(seconds=pod.metadata.deletion_grace_period_seconds or 0)
     marks = {condition.type: (condition.status, condition.reason) for condition in pod.status.conditions or []}
     tainted = marks.get("DisruptionTarget") == ("True", "DeletionByTaintManager")
     silent = tainted and marks.get("Ready", ("", ""))[0] == "False"
-    if (now - asked).total_seconds() < LOST_AFTER or not (silent or (now - due).total_seconds() > LATE):
+    if (now - deleted_at).total_seconds() < LOST_AFTER or not (silent or (now - due).total_seconds() > LATE):
         return ""
     node = pod.spec.node_name
     return (
@@ -206,12 +206,12 @@ def lost_node(pod: Any, now: datetime.datetime) -> str:
 
 def describe_pods(job: Object, pods: Pods) -> str:
     """Return how many pods of a Job run, and why one of `pods` does not."""
-    (good, wanted), failed = count_pods(job), job["status"].get("failed")
+    (good, total), failed = count_pods(job), job["status"].get("failed")
     now = datetime.datetime.now(datetime.UTC)
     reasons = [*(lost_node(pod, now) for pod in pods), *map(pending_reason, pods)]
     waiting = next(filter(None, reasons), "")
     again = f", {failed} failed and replaced" if failed else ""
-    return f"{good} of {wanted} pods run or have run{again}{waiting and f', {waiting}'}"
+    return f"{good} of {total} pods run or have run{again}{waiting and f', {waiting}'}"
 
 
 def newest_warning(job: Object, pods: Pods, events: list[Any]) -> str:
@@ -220,7 +220,7 @@ def newest_warning(job: Object, pods: Pods, events: list[Any]) -> str:
     owners = {job["metadata"]["uid"], job.get("child")}
     workload = re.compile(rf"{resource(job)}-{re.escape(job['metadata']['name'])}-[0-9a-f]{{5}}")
     since = start_time(job)
-    found = [
+    warnings = [
         (when, event)
         for event in events
         if (when := event_time(event))
@@ -232,9 +232,9 @@ def newest_warning(job: Object, pods: Pods, events: list[Any]) -> str:
             or (event.involved_object.kind == "Workload" and workload.fullmatch(event.involved_object.name))
         )
     ]
-    if not found:
+    if not warnings:
         return ""
-    _, event = max(found, key=lambda pair: pair[0])
+    _, event = max(warnings, key=lambda pair: pair[0])
     about = event.involved_object
     return f"{about.kind.lower()} {about.name}: {event.reason}: {' '.join(event.message.split())}"
 
@@ -306,14 +306,14 @@ class CustomObjects:
 def by_name(jobs: list[Object], trainjobs: list[Object]) -> dict[str, Object]:
     """Return Jobs by name, and TrainJobs as Jobs with the counts of those that have their pods."""
     children = {job["metadata"].get("labels", {}).get(JOBSET): job for job in jobs}
-    found = [*jobs, *(convert_trainjob(item, children.get(item["metadata"]["name"], {})) for item in trainjobs)]
-    return {job["metadata"]["name"]: {"status": {}, **job} for job in found}
+    objects = [*jobs, *(convert_trainjob(item, children.get(item["metadata"]["name"], {})) for item in trainjobs)]
+    return {job["metadata"]["name"]: {"status": {}, **job} for job in objects}
 
 
 def convert_trainjob(item: Object, child: Object) -> Object:
     """Return a TrainJob as a Job; `child` is the one that has its pods, or empty."""
-    given = item.get("status", {}).get("conditions", [])
-    conditions = [{**one, "type": CONDITIONS.get(one["type"], one["type"])} for one in given]
+    of_trainjob = item.get("status", {}).get("conditions", [])
+    conditions = [{**one, "type": CONDITIONS.get(one["type"], one["type"])} for one in of_trainjob]
     spec = {"completions": child.get("spec", {}).get("completions"), **item["spec"]}
     status = {**child.get("status", {}), "conditions": conditions}
     return {**item, "spec": spec, "status": status, "child": child.get("metadata", {}).get("uid")}

@@ -44,7 +44,7 @@ class Kind(Generic[C]):
     def check_places(self, name: str, one: C, config: RunConfig, makers: Makers) -> None:
         """Raise UserError where it will lack what is not there now."""
 
-    def set_seed(self, made: C, seed: int, config: RunConfig, rename: Callable[[str], str]) -> None:
+    def set_seed(self, seeded: C, seed: int, config: RunConfig, rename: Callable[[str], str]) -> None:
         """Change a copy that is for a seed; `rename` returns the name of a copy."""
 
     def first_step(self, one: C, fingerprint: str, sources: fingerprints.Sources) -> FirstStep:
@@ -94,62 +94,62 @@ class Train(Kind[TrainConfig]):
 
     def positions(self, name: str, one: TrainConfig, makers: Makers, offered: Mapping[str, int]) -> int:
         """Return its own, or as many as its sequences need."""
-        made = (fingerprints.producer_of(folder, makers) for folder in one.data.folders)
-        length = max(getattr(maker, "sequence_length", 0) for maker in made)
+        producers = (fingerprints.producer_of(folder, makers) for folder in one.data.folders)
+        length = max(getattr(maker, "sequence_length", 0) for maker in producers)
         if one.model.positions:
             check_length(one.model, length, one.data, f"{name}.model.positions")
         return (one.model.positions or length) if one.start is None else 0
 
     def check_places(self, name: str, one: TrainConfig, config: RunConfig, makers: Makers) -> None:
         """Look for shards that no stage makes, for held-out ones, and for a key of W&B."""
-        data, asked = one.data, one.tracking
-        made = {folder: fingerprints.producer_of(folder, makers) for folder in (*data.folders, *data.validation)}
-        for folder in (folder for folder, maker in made.items() if maker is None):
+        data, tracking = one.data, one.tracking
+        producers = {folder: fingerprints.producer_of(folder, makers) for folder in (*data.folders, *data.validation)}
+        for folder in (folder for folder, maker in producers.items() if maker is None):
             require_manifest(folder, "prepare", f"{name}.{data.key_of(folder)}")
-        shares = [getattr(made[folder], "validation_share", None) for folder in data.held_out.folders]
+        shares = [getattr(producers[folder], "validation_share", None) for folder in data.held_out.folders]
         cure = f"holds nothing out; set it above 0, or {name}.data.validation=[FOLDER]"
         check(any(share != 0 for share in shares), cure, "prepare.validation_share", 0)
-        kept = not config.executor.here or asked.name == "none" or asked.mode != "online" or wandb.has_key()
+        has_access = not config.executor.here or tracking.name == "none" or tracking.mode != "online" or wandb.has_key()
         cure = "W&B has no key here; run wandb login, or set this to offline"
-        check(kept, cure, f"{name}.tracking.mode", asked.mode)
+        check(has_access, cure, f"{name}.tracking.mode", tracking.mode)
 
-    def set_seed(self, made: TrainConfig, seed: int, config: RunConfig, rename: Callable[[str], str]) -> None:
+    def set_seed(self, seeded: TrainConfig, seed: int, config: RunConfig, rename: Callable[[str], str]) -> None:
         """Train with it."""
-        made.seed = seed
+        seeded.seed = seed
 
     def first_step(self, one: TrainConfig, fingerprint: str, sources: fingerprints.Sources) -> FirstStep:
         """Return the step of a checkpoint that is its own, or that another training has in common with it."""
-        if not (found := fetch_inputs.list_checkpoints(one.out)):
+        if not (checkpoints := fetch_inputs.list_checkpoints(one.out)):
             return 0, ""
-        if steps := [step for run, step in found if run == checkpoint_folder.run_name(fingerprint)]:
+        if steps := [step for run, step in checkpoints if run == checkpoint_folder.run_name(fingerprint)]:
             return max(steps), f"; resumes after step {max(steps):,}"
         if fetch_inputs.in_store(one.out):
             return 0, "; has checkpoints of other settings"
         common = fingerprints.partial_fingerprint(one, sources, extending.independent_keys(one))
         if step := extending.step_in_common(one, common):
             return step, f"; continues after step {step:,}"
-        spread = made.config.get("steps") if (made := Manifest.read(one.out)) else None
+        spread = manifest.config.get("steps") if (manifest := Manifest.read(one.out)) else None
         for each in (one, *self.known_before(one)):  # shares of all steps, or all evaluations, may be what differs
             shares = dataclasses.replace(each, schedule=dataclasses.replace(one.schedule, spread_steps=spread))
             ways = {"keep_best=false": dataclasses.replace(each, keep_best=False)} if one.keep_best else {}
-            for key, kept in (ways | {f"schedule.spread_steps={spread}": shares} if spread else ways).items():
-                common = fingerprints.partial_fingerprint(kept, sources, extending.independent_keys(kept))
-                if step := extending.step_in_common(kept, common):
+            for key, variant in (ways | {f"schedule.spread_steps={spread}": shares} if spread else ways).items():
+                common = fingerprints.partial_fingerprint(variant, sources, extending.independent_keys(variant))
+                if step := extending.step_in_common(variant, common):
                     return 0, f"; starts at step 0, but after step {step:,} with train.{key}"
-        return 0, f"; starts at step 0, as the checkpoint after step {found[-1][1]:,} has other first steps"
+        return 0, f"; starts at step 0, as the checkpoint after step {checkpoints[-1][1]:,} has other first steps"
 
     def known_before(self, one: TrainConfig) -> list[TrainConfig]:
         """Return it with the positions of each training there.
 
         `model.positions=0` asks for as many as the sequences need, and a model of more has them.
         """
-        found = []
+        variants = []
         for run, step in () if one.model.positions else dict(fetch_inputs.list_checkpoints(one.out)).items():
             folder = f"{one.out}/{checkpoint_folder.RUNS}/{run}/{checkpoint_folder.name_of(step)}"
             state = strict_json.own(places.at(f"{folder}/{checkpoint_folder.STATE}"))
-            there = dataclasses.replace(one.model, positions=state.get("model", {}).get("positions", 0))
-            found.append(dataclasses.replace(one, model=there))
-        return found
+            model = dataclasses.replace(one.model, positions=state.get("model", {}).get("positions", 0))
+            variants.append(dataclasses.replace(one, model=model))
+        return variants
 
     def how_to_keep(self, one: TrainConfig) -> str:
         """Name the keys that start from a finished model."""
@@ -178,17 +178,17 @@ class Convert(Kind[ConvertConfig]):
         """Return those of its training."""
         return fingerprints.producer_of(one.train, offered) or 0
 
-    def set_seed(self, made: ConvertConfig, seed: int, config: RunConfig, rename: Callable[[str], str]) -> None:
+    def set_seed(self, seeded: ConvertConfig, seed: int, config: RunConfig, rename: Callable[[str], str]) -> None:
         """Upload to a repository of its own."""
-        made.push = made.push and rename(made.push)
+        seeded.push = seeded.push and rename(seeded.push)
 
     def with_push(self, node: StageRecord) -> StageRecord:
         """Name what its command sends: what the hub does not have; the stages that read the folder stay as they are."""
         push = getattr(node.config, "push", None)
         if not push:
             return node
-        there = [] if node.reason else [str(file).removeprefix(f"{node.out}/") for file in places.below(node.out)]
-        files = [name for name in there if name != MANIFEST] or ["README.md, config.json, weights, tokenizer's files"]
+        names = [] if node.reason else [str(file).removeprefix(f"{node.out}/") for file in places.below(node.out)]
+        files = [name for name in names if name != MANIFEST] or ["README.md, config.json, weights, tokenizer's files"]
         reason = f"uploads to {push} (private if new): {', '.join(files)}"
         return dataclasses.replace(node, reason=f"{node.reason}; {reason}" if node.reason else reason)
 
@@ -217,10 +217,10 @@ class Evaluate(Kind[EvaluateConfig]):
         except UserError as error:
             raise error.but(where=f"stage {name}") from error
 
-    def set_seed(self, made: EvaluateConfig, seed: int, config: RunConfig, rename: Callable[[str], str]) -> None:
+    def set_seed(self, seeded: EvaluateConfig, seed: int, config: RunConfig, rename: Callable[[str], str]) -> None:
         """Evaluate random weights, which do not depend on the seed of pre-training, once."""
         keeper = config.seed if config.seed in config.seeds else config.seeds[0]
-        made.baseline = made.baseline and seed == keeper
+        seeded.baseline = seeded.baseline and seed == keeper
 
 
 KINDS: dict[str, Kind[Any]] = {"tasks": Tasks(), "train": Train(), "convert": Convert(), "evaluate": Evaluate()}

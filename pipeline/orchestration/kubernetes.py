@@ -89,18 +89,18 @@ class KubernetesExecutor(Executor):
 
     def _templates(self) -> list[Template]:
         """Return the templates as they are now."""
-        found = self._ask(lambda: self.custom.find(job_status.CRONJOBS))
+        objects = self._ask(lambda: self.custom.find(job_status.CRONJOBS))
         if self.has_trainer:
             try:
-                found += self._ask(lambda: self.custom.find(job_status.RUNTIMES))
+                objects += self._ask(lambda: self.custom.find(job_status.RUNTIMES))
             except UserError:  # not installed, or the overlay `trainjob` is not applied
                 self.has_trainer = False
-        return job_status.templates_of(found)
+        return job_status.templates_of(objects)
 
     def _export(self, groups: Groups) -> None:
         """Export each stage's state and number of failed pods to Prometheus."""
-        made = {name for name, job in self.jobs.items() if job_status.STAGE in job["metadata"].get("labels", {})}
-        for name in made | groups.keys():
+        stages = {name for name, job in self.jobs.items() if job_status.STAGE in job["metadata"].get("labels", {})}
+        for name in stages | groups.keys():
             job = self.jobs.get(name)
             now = job_status.progress(job)
             for one in job_status.PROGRESS:
@@ -196,23 +196,23 @@ class KubernetesExecutor(Executor):
     def _report(self, job: Object) -> None:
         """Print the status of a Job that has not ended."""
         about, kind = job["metadata"], job_status.resource(job)
-        name, (good, wanted) = about["name"], job_status.count_pods(job)
-        pods = self._pods_of(job) if good < wanted else []
+        name, (good, total) = about["name"], job_status.count_pods(job)
+        pods = self._pods_of(job) if good < total else []
         if job["spec"].get("suspend"):
             queue = about.get("labels", {}).get(QUEUE)
             again = f"""kubectl patch {kind} {name} --type=merge -p '{{"spec":{{"suspend":false}}}}'"""
             self.say(name, f"queued in {queue}" if queue else f"paused; to resume: {again}")
         else:
             self.say(name, job_status.describe_pods(job, pods))
-        if good < wanted:
+        if good < total:
             self._warn(job, pods)
         if about["annotations"][job_status.MADE_OF] not in [template.content for template in self.templates]:
             self._once(name, f"its template has changed; to restart with it: kubectl delete {kind} {name}")
 
     def _once(self, name: str, what: str) -> None:
-        known = job_status.strip_suffixes(f"{name} {what}")
-        if known not in self.warned:
-            self.warned.add(known)
+        key = job_status.strip_suffixes(f"{name} {what}")
+        if key not in self.warned:
+            self.warned.add(key)
             print(f"{name:<12}  {what}", flush=True)
 
     def _pods(self, kind: str, name: str) -> Pods:
@@ -230,7 +230,7 @@ class KubernetesExecutor(Executor):
     def _warn(self, job: Object, pods: Pods) -> None:
         """Print the newest warning about a Job that is queued or whose pods do not run, once."""
         try:
-            found = self._ask(
+            events = self._ask(
                 lambda: self.core.list_namespaced_event(
                     self.namespace, field_selector="type=Warning", _request_timeout=ANSWER
                 )
@@ -238,7 +238,7 @@ class KubernetesExecutor(Executor):
         except UserError as error:  # a Role without events: not a reason to end the run
             warning = f"its events cannot be read: {error}"
         else:
-            warning = job_status.newest_warning(job, pods, found.items)
+            warning = job_status.newest_warning(job, pods, events.items)
         if warning:
             self._once(job["metadata"]["name"], f"warning: {warning}")
 
@@ -276,7 +276,7 @@ def connect(namespace: str | None) -> tuple[Any, str]:
         ) from error
     try:
         config.load_incluster_config()
-        own = WHOSE.read_text().strip()
+        current = WHOSE.read_text().strip()
     except (config.ConfigException, OSError):
         try:
             config.load_kube_config()
@@ -285,15 +285,15 @@ def connect(namespace: str | None) -> tuple[Any, str]:
             raise ConfigError(
                 f"no cluster is configured ({error}); set KUBECONFIG", "executor", "kubernetes"
             ) from error
-        own = active["context"].get("namespace", "default")
-    return client.CoreV1Api(), namespace or own
+        current = active["context"].get("namespace", "default")
+    return client.CoreV1Api(), namespace or current
 
 
 def job_exhausted(job: Object, members: StageRecords) -> str:
     """Return why a stage is not done although its Job is complete, and what to do."""
     again = f"kubectl delete {job_status.resource(job)}/{job['metadata']['name']} job/{DRIVER}, and start the run again"
     node = next(node for node in members if node.made() is None)
-    made = Manifest.read(node.out)
-    if made is None or datetime.datetime.fromisoformat(made.finished) < job_status.start_time(job):
+    manifest = Manifest.read(node.out)
+    if manifest is None or datetime.datetime.fromisoformat(manifest.finished) < job_status.start_time(job):
         return f"it has to run ({node.reason}), but its Job has already completed; {again}"
     return f"its code or settings differ from the driver's; use images of one build, {again}"

@@ -119,19 +119,19 @@ class LocalExecutor(Executor):
             file = self._log(node.name).open("wb")
         cores, gpu, bar = str(self._need(node)), self._gpu(node), self._bar(node.name)
         bar.unlink(missing_ok=True)  # of a start that was killed
-        ours = {"OMP_NUM_THREADS": cores, "PYTHONUNBUFFERED": "1", terminal.RECORDS: "1", bars.PLACE: str(bar)}
+        variables = {"OMP_NUM_THREADS": cores, "PYTHONUNBUFFERED": "1", terminal.RECORDS: "1", bars.PLACE: str(bar)}
         if gpu is not None:  # all, this one first: an evaluation's processes take one after another
             place = self.gpus.index(gpu)
-            ours["CUDA_VISIBLE_DEVICES"] = ",".join(self.gpus[place:] + self.gpus[:place])
+            variables["CUDA_VISIBLE_DEVICES"] = ",".join(self.gpus[place:] + self.gpus[:place])
         if secrets := node.secrets():
-            ours[run_file.SECRETS] = json.dumps(secrets)
+            variables[run_file.SECRETS] = json.dumps(secrets)
         with file, defer_signals():
             process = subprocess.Popen(
                 self.command(node),
                 stdin=subprocess.DEVNULL,
                 stdout=file,
                 stderr=subprocess.STDOUT,
-                env=os.environ | ours,
+                env=os.environ | variables,
                 start_new_session=True,
                 preexec_fn=_end_with_parent,
             )
@@ -184,13 +184,13 @@ def defer_signals() -> Iterator[None]:
     """Handle a signal that stops the run after the block, in which it would leave a child behind."""
     came: list[int] = []
     stopping = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    kept = {number: handler for number in stopping if callable(handler := signal.getsignal(number))}
-    for number in kept:
+    handlers = {number: handler for number in stopping if callable(handler := signal.getsignal(number))}
+    for number in handlers:
         signal.signal(number, lambda number, frame: came.append(number))
     try:
         yield
     finally:
-        for number, handler in kept.items():
+        for number, handler in handlers.items():
             signal.signal(number, handler)
         for late in came:
             signal.raise_signal(late)

@@ -130,36 +130,36 @@ def add_plan(words: Words, compose: Callable[[Words], RunConfig]) -> Words:
             "hours",
             typed["hours"],
         )
-    kept = Path(config.workdir, FILE)
-    limits, found = Typed.of(config, {*typed}), strict_json.own(kept)
-    asked = {"hours": hours, "corpus": asdict(config.corpus), "typed": asdict(limits), "text": text_of(config)}
-    asked = json.loads(json.dumps(asked))
-    before = {key: asked[key] for key in ("typed", "text")} | found.get("asked", {})  # earlier releases have neither
-    if before != asked:
-        made, text = plan(hours, config, limits)
-        found = {"asked": asked, "words": made, "said": text, "law": law.table()}
+    path = Path(config.workdir, FILE)
+    limits, record = Typed.of(config, {*typed}), strict_json.own(path)
+    request = {"hours": hours, "corpus": asdict(config.corpus), "typed": asdict(limits), "text": text_of(config)}
+    request = json.loads(json.dumps(request))
+    before = {key: request[key] for key in ("typed", "text")} | record.get("asked", {})  # earlier releases have neither
+    if before != request:
+        planned, text = plan(hours, config, limits)
+        record = {"asked": request, "words": planned, "said": text, "law": law.table()}
         if not config.dry_run:
-            kept.parent.mkdir(parents=True, exist_ok=True)
-            write_text(kept, json.dumps(found, indent=1) + "\n")
-    terminal.say(found["said"])
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_text(path, json.dumps(record, indent=1) + "\n")
+    terminal.say(record["said"])
     if unknown := list_unplanned(config, {*typed}):
         rate = "train.optimizer" in unknown and "train.optimizer.learning_rate" not in typed
-        own = "; its learning rate is Muon's, set train.optimizer.learning_rate" if rate else ""
-        terminal.say(f"warning: bits and hours of a plan are those without {', '.join(unknown)}{own}", sys.stderr)
-    return [*(word for word in found["words"] if word.partition("=")[0] not in typed), *words]
+        hint = "; its learning rate is Muon's, set train.optimizer.learning_rate" if rate else ""
+        terminal.say(f"warning: bits and hours of a plan are those without {', '.join(unknown)}{hint}", sys.stderr)
+    return [*(word for word in record["words"] if word.partition("=")[0] not in typed), *words]
 
 
 def text_of(config: RunConfig) -> dict[str, str]:
     """Return the fingerprints of a run's corpus, by key."""
     _, sources = fingerprints.fingerprint("prepare", config.stages["prepare"])
-    return {key: mark for key, mark in sources.items() if key == "source" or key.startswith("corpus.")}
+    return {key: digest for key, digest in sources.items() if key == "source" or key.startswith("corpus.")}
 
 
 def list_unplanned(config: RunConfig, keys: set[str]) -> list[str]:
     """Return those of the `keys` of a command line that change the training in a way that no record has."""
     every = [f"train.{key}." for key, role, _ in walk_fields(config.stages["train"]) if role == "setting"]
-    own = {f"train.{key}" if key.startswith("model.") else key for key in keys} - PLANNED
-    changing = {one for one in own if any(key.startswith(f"{one}.") for key in every)}
+    typed = {f"train.{key}" if key.startswith("model.") else key for key in keys} - PLANNED
+    changing = {one for one in typed if any(key.startswith(f"{one}.") for key in every)}
     return sorted(changing | keys & UNKNOWN)
 
 
@@ -211,19 +211,19 @@ def plan(hours: float, config: RunConfig, typed: Typed) -> tuple[Words, str]:
 
 def doubts(best: Choice, text: Text) -> Iterator[str]:
     """Yield what the law does not know of a plan."""
-    known = law.table()
-    if best.tokens < known["least_tokens"]:
+    coefficients = law.table()
+    if best.tokens < coefficients["least_tokens"]:
         yield (
             f"{best.tokens / 1e6:.2f} million tokens teach how frequent tokens are, and hardly more: the law begins at "
-            f"{known['least_tokens'] / 1e6:g}; give it more hours"
+            f"{coefficients['least_tokens'] / 1e6:g}; give it more hours"
         )
     if best.expected.beyond > 2:
         yield f"it reads {best.expected.beyond:.0f} times as much text as any record of the law, or as little"
-    if best.size not in known["sizes"]:
+    if best.size not in coefficients["sizes"]:
         yield f"{best.size} has no record"
-    elif best.size == known["sizes"][-1]:
+    elif best.size == coefficients["sizes"][-1]:
         yield f"{best.size} is the largest size of the records; a larger one may be better"
-    if best.readings > READ_UP * known["range"]["readings"]:
+    if best.readings > READ_UP * coefficients["range"]["readings"]:
         yield "the text is read as often as in any record of the law, and the hours are not used up; more text helps"
 
 
@@ -238,28 +238,28 @@ def best_of_sizes(hours: float, text: Text, rates: probe.Rates, share: float, ty
     def order(one: Choice) -> tuple[float, float]:
         return max(1.0, one.share), one.expected.unbound
 
-    found = sorted(candidates(hours, text, rates, share, typed), key=order, reverse=True)
-    return sorted({one.size: one for one in found}.values(), key=order)
+    choices = sorted(candidates(hours, text, rates, share, typed), key=order, reverse=True)
+    return sorted({one.size: one for one in choices}.values(), key=order)
 
 
 def candidates(hours: float, text: Text, rates: probe.Rates, share: float, typed: Typed = Typed()) -> Iterator[Choice]:
     """Yield what each size reaches of a text, of which `share` is trained on, with vocabularies tried on as little."""
-    known = law.table()
-    least = known["text_of_entries"]
+    coefficients = law.table()
+    least = coefficients["text_of_entries"]
     tried = [entries for entries in least if entries == min(least) or least[entries] <= text.bytes]
-    shapes = (map(int, size.split("x")) for size in known["sizes"])
-    wanted = [(typed.sizes.get("layers", layers), typed.sizes.get("hidden", hidden)) for layers, hidden in shapes]
+    shapes = (map(int, size.split("x")) for size in coefficients["sizes"])
+    sizes = [(typed.sizes.get("layers", layers), typed.sizes.get("hidden", hidden)) for layers, hidden in shapes]
     step, passes = typed.length * typed.batch, EVALUATIONS * EVALUATED * typed.length / 3  # forward passes alone
-    for layers, hidden in dict.fromkeys(wanted):
+    for layers, hidden in dict.fromkeys(sizes):
         for entries in tried if typed.entries is None else [typed.entries]:
             bytes_a_token = law.bytes_a_token(entries, text.density)
             model = replace(probe.model_of(layers, hidden, entries), **typed.sizes)
             rate = probe.rate_at(rates, probe.operations(model, typed.length))
             once = text.bytes * share
-            most = known["range"]["readings"] * once / bytes_a_token  # more were not measured
-            room = max(rate * training_seconds(hours, text) / typed.trainings - passes * known["fill"], 1.0)
-            tokens = (typed.steps or 0) * step * known["fill"] or min(most, max(room, step * LEAST_STEPS))
-            steps = typed.steps or max(1, round(tokens / step / known["fill"]))
+            most = coefficients["range"]["readings"] * once / bytes_a_token  # more were not measured
+            room = max(rate * training_seconds(hours, text) / typed.trainings - passes * coefficients["fill"], 1.0)
+            tokens = (typed.steps or 0) * step * coefficients["fill"] or min(most, max(room, step * LEAST_STEPS))
+            steps = typed.steps or max(1, round(tokens / step / coefficients["fill"]))
             readings, parameters = tokens * bytes_a_token / once, cost.parameters(model)
             inner = law.outside_embeddings(parameters, entries, hidden)
             expected = law.expect(inner, once, readings, entries, text.density)

@@ -115,8 +115,8 @@ class Run:
 
     def digest(self, job: str) -> str:
         """Return what tells the job of this run from one with other settings or inputs."""
-        made = [record.fingerprint for record in self.stages.values() if record.job == job]
-        return sha256_of("".join(made))[:16]
+        fingerprints = [record.fingerprint for record in self.stages.values() if record.job == job]
+        return sha256_of("".join(fingerprints))[:16]
 
     def check_unsigned(self) -> None:
         """Raise ConfigError if a stage reads an address with a secret, which goes to no other machine."""

@@ -205,19 +205,19 @@ def commands_of(stage: str, run: Run, record: str, typed: Mapping[str, str]) -> 
     Raises:
         ConfigError, Restart: as `run_stage`.
     """
-    mine = [node for node in run.stages.values() if node.job == stage]
-    if not mine:
+    members = [node for node in run.stages.values() if node.job == stage]
+    if not members:
         listed = ", ".join(dict.fromkeys(node.job for node in run.stages.values()))
         raise ConfigError(f"no such stage in recipe {run.recipe}; choose one of {listed}", path=stage)
-    needs = dict.fromkeys(name for node in mine for name in node.needs)
+    needs = dict.fromkeys(name for node in members for name in node.needs)
     if missing := [name for name in needs if run.stages[name].made() is None]:
         # A file system may show another node's rename with a delay.
         raise Restart(f"{stage}: inputs are not done: {', '.join(missing)}")
     commands = []
-    for node in mine:
-        made = node.made()
-        terminal.say(f"{node.name}: {'up to date' if made else node.reason or 'changed since'}")
-        if made or not (words := pod_command(mine, node, record)):
+    for node in members:
+        manifest = node.made()
+        terminal.say(f"{node.name}: {'up to date' if manifest else node.reason or 'changed since'}")
+        if manifest or not (words := pod_command(members, node, record)):
             continue
         if isinstance(node.config, PrepareConfig) and node.config.runner.workers == run.cores:
             words.append(f"runner.workers={typed.get('cores') or machine.available()}")

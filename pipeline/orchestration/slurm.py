@@ -64,8 +64,8 @@ class SlurmExecutor(Executor):
         try:
             self.run_loop(nodes, dict(groups))
         except KeyboardInterrupt:
-            mine = " ".join(jobs[stage] for stage in groups)
-            print(f"the jobs stay in the queue; to cancel them: scancel {mine}", flush=True)
+            job_ids = " ".join(jobs[stage] for stage in groups)
+            print(f"the jobs stay in the queue; to cancel them: scancel {job_ids}", flush=True)
             raise
 
     def expected(self, nodes: StageRecords) -> str:
@@ -135,7 +135,7 @@ class SlurmExecutor(Executor):
             ConfigError: one was submitted with other settings.
         """
         listed = self._ask(["squeue", "--me", "--noheader", "--format=%A|%F|%j|%k"])
-        found = {}
+        queued = {}
         for line in listed.splitlines():
             _, job, name, comment = line.strip().split("|", 3)
             stage = name.removeprefix(f"{NAME}-")
@@ -149,8 +149,8 @@ class SlurmExecutor(Executor):
                     "workdir",
                     self.workdir,
                 )
-            found[stage] = job
-        return found
+            queued[stage] = job
+        return queued
 
     def advance(self, name: str, members: StageRecords, due: bool) -> bool:
         """Say the state of a job, and return whether it has ended well.
@@ -173,17 +173,17 @@ class SlurmExecutor(Executor):
     def refresh(self, groups: Groups) -> None:
         """Learn the states of the jobs that Slurm still lists; for an array, the worst state."""
         listed = self._ask(["squeue", "--me", "--noheader", "--states=all", "--format=%F|%T|%r"])
-        found: Jobs = {}
-        wanted = {self.jobs[name] for name in groups}
+        states: Jobs = {}
+        job_ids = {self.jobs[name] for name in groups}
         for line in listed.splitlines():
             job, state, reason = line.strip().split("|", 2)
-            if job in wanted:
+            if job in job_ids:
                 shown = state if reason == "None" or state != "PENDING" else f"{state} ({reason})"
-                before = found.get(job, "COMPLETED")
+                before = states.get(job, "COMPLETED")
                 running = before.split()[0] not in OVER
                 if before == "COMPLETED" or (running and state in OVER and state != "COMPLETED"):
-                    found[job] = shown
-        self.states = found
+                    states[job] = shown
+        self.states = states
 
     def _failure(self, stage: str, state: str) -> Exception:
         """Return the exception for a failed job, from the log of its most relevant task."""
@@ -226,16 +226,16 @@ def answer(words: list[str], text: str) -> str:
 
 def check_options(config: ExecutorConfig) -> None:
     """Raise ConfigError for options of sbatch that no job would get."""
-    known = ("all", *STAGES)
-    unknown = next((kind for kind in config.options if kind not in known), None)
+    kinds = ("all", *STAGES)
+    unknown = next((kind for kind in config.options if kind not in kinds), None)
     if unknown is not None:
-        raise ConfigError(f"no such kind of stage; choose one of {', '.join(known)}", f"executor.options.{unknown}")
+        raise ConfigError(f"no such kind of stage; choose one of {', '.join(kinds)}", f"executor.options.{unknown}")
 
 
 def margin(limit: str) -> int:
     """Return how many seconds before a time limit (of sbatch) a stage is signalled to save."""
-    found = TIME.fullmatch(limit)
-    if found is None:  # such as UNLIMITED
+    match = TIME.fullmatch(limit)
+    if match is None:  # such as UNLIMITED
         return MARGIN
-    seconds = sum(int(part or 0) * unit for part, unit in zip(found.groups(), (86400, 3600, 60, 1), strict=True))
+    seconds = sum(int(part or 0) * unit for part, unit in zip(match.groups(), (86400, 3600, 60, 1), strict=True))
     return min(MARGIN, seconds // 4) or MARGIN

@@ -93,8 +93,8 @@ def run_step(stage: str, nodes: int, words: list[str]) -> int:
 
 def progress(workdir: Path) -> str:
     """Return a digest of a run's checkpoints, results and finished stages."""
-    found = [*workdir.glob("*/checkpoints/*/step-*"), *workdir.glob("*/*.json")]
-    return sha256_of("\n".join(sorted(f"{path} {path.stat().st_mtime_ns}" for path in found if path.exists())))
+    paths = [*workdir.glob("*/checkpoints/*/step-*"), *workdir.glob("*/*.json")]
+    return sha256_of("\n".join(sorted(f"{path} {path.stat().st_mtime_ns}" for path in paths if path.exists())))
 
 
 def may_queue_again(workdir: Path, job: str) -> bool:
@@ -176,8 +176,8 @@ def finish(stage: str, code: int, workdir: Path) -> None:
     """Requeue the job where a restart helps, and exit with the stage's code."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # one more would replace the exit code
     job = os.environ["SLURM_JOB_ID"]
-    said = dict(word.partition("=")[::2] for word in reversed(job_record(job).split()))  # none if it does not answer
-    state, at_limit = said.get("JobState", ""), said.get("Reason") == "TimeLimit"
+    fields = dict(word.partition("=")[::2] for word in reversed(job_record(job).split()))  # none if it does not answer
+    state, at_limit = fields.get("JobState", ""), fields.get("Reason") == "TimeLimit"
     name = rank_endings.signal_name(code) if code > 128 else None
     ended = f"slurm: stage {stage} ended {f'by {name}' if name else f'with exit code {code}'}"
     if at_limit:

@@ -26,8 +26,8 @@ def is_passed_on(key: str) -> bool:
 
 def owner(name: str, stages: Iterable[str]) -> str:
     """Return the recipe's stage of a node: `evaluate` of `evaluate-rte`, if that is not one."""
-    known = [stage for stage in stages if name == stage or name.startswith(f"{stage}-")]
-    return max(known, key=len, default=name)
+    owners = [stage for stage in stages if name == stage or name.startswith(f"{stage}-")]
+    return max(owners, key=len, default=name)
 
 
 def explain_in_run(error: UserError, stages: Iterable[str], outs: Mapping[str, str], kubernetes: bool) -> UserError:
