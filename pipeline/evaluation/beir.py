@@ -84,7 +84,7 @@ def texts(path: Path) -> dict[str, str]:
             row: Any = strict_json.parse_line(line)
             if not (name := text_of(row["_id"])) or name in found:
                 raise ValueError(f"a second {name!r}" if name else "it is empty")
-            found[name] = text_of("".join((row.get("title") or "", " ", row["text"])).strip())  # others: a TypeError
+            found[name] = text_of(" ".join((text_of(row.get("title")), row["text"]))).strip()  # others: a TypeError
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             problem = f"must be an object with an _id of its own, and text ({error})"
             raise InputError(problem, path=path, line=number) from error

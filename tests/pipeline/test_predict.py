@@ -21,6 +21,7 @@ from model.huggingface import bert_format
 from pipeline import embed, predict
 from pipeline.config import EmbedConfig, PredictConfig
 from pipeline.errors import ConfigError, InputError
+from pipeline.evaluation import beir
 from pipeline.tokenization.wordpiece import SPECIAL, WordPiece, build
 from tests.model.sizes import small
 from tests.support import forked
@@ -413,10 +414,12 @@ def test_half_of_the_bytes_hold_the_same_vectors_to_three_digits(pretrained, tmp
 
 def test_documents_of_beir_are_read_after_their_titles_and_named_by_their_ids(pretrained, tmp_path):
     rows = [{"_id": "d1", "title": "the cat", "text": "sat"}, {"_id": "d2", "title": "", "text": "a dog \ud83d"}]
+    rows.append({"_id": 3, "title": 7, "text": "a"})
     (tmp_path / "corpus.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     found = embedded(pretrained, tmp_path / "corpus.jsonl", tmp_path / "out.arrow")
-    assert found["id"].to_pylist() == ["d1", "d2"]
-    assert found["text"].to_pylist() == ["the cat sat", "a dog"]
+    names, texts = (found[name].to_pylist() for name in ("id", "text"))
+    assert (names, texts) == (["d1", "d2", "3"], ["the cat sat", "a dog", "7 a"])
+    assert beir.texts(tmp_path / "corpus.jsonl") == dict(zip(names, texts, strict=True))
 
 
 MEAN = {"pooling_mode_mean_tokens": True}

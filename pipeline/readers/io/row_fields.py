@@ -146,7 +146,7 @@ class RowReader:
             marked = ("<" in text or "&" in text) and _HTML.search(text)
             log.notes.update([HTML_NOTE] * bool(marked))
         name = self._value(row, self.id, place) if self.id else None
-        title = str(title) if isinstance(title := row.get("title"), str | int) else ""
+        title = str(title) if type(title := row.get("title")) in (str, int) else ""
         yield Document(place if name is None else str(name), text, title=title)
 
     def _value(self, row: Mapping[str, Any], name: str, place: str) -> Any:

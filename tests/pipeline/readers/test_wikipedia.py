@@ -323,6 +323,7 @@ WORDS = "\nA line of the text that follows.\n"
         ("books", "a.txt", WORDS, ""),
         ("jsonl", "a.jsonl", '{"text": "A line.", "title": "Under the Sea"}\n', "Under the Sea"),
         ("jsonl", "a.jsonl", '{"text": "A line.", "title": 7}\n', "7"),
+        ("jsonl", "a.jsonl", '{"text": "A line.", "title": true}\n', ""),
     ],
 )
 def test_a_title_is_kept(tmp_path, reader, name, text, title):
