@@ -214,7 +214,8 @@ def questions_of(place: str, article: dict[str, Any]) -> Iterator[Question]:
         for item in paragraph["qas"]:
             if (impossible := item.get("is_impossible")) not in (None, False, True):  # as "false"
                 raise TypeError(impossible)
-            answers = [] if impossible else item["answers"]
+            # An empty text is how others than SQuAD write that there is none.
+            answers = [] if impossible else [answer for answer in item["answers"] if answer["text"] != ""]
             texts = [answer["text"] for answer in answers]
             start = answers[0]["answer_start"] if answers else 0
             "".join((title, context, item["question"], *texts))  # others than texts are a TypeError

@@ -282,9 +282,11 @@ def test_rows_as_the_hub_has_them_are_read(tmp_path, wordpiece):
     answer = {"text": ["1248"], "answer_start": [CONTEXT.index("1248")]}
     rows = [{"id": "0", "context": CONTEXT, "question": "when?", "answers": answer}]
     rows.append({"id": "1", "context": CONTEXT, "question": "who?", "answers": {"text": [], "answer_start": []}})
+    empty = [rows[0], rows[1] | {"answers": {"text": [""], "answer_start": [-1]}}]  # as Haystack writes none
     (tmp_path / "rows").write_text("\n".join(map(json.dumps, rows)))
+    (tmp_path / "empty").write_text("\n".join(map(json.dumps, empty)))
     pq.write_table(pa.Table.from_pylist(rows), tmp_path / "table")
-    first, *others = (made.read(name) for name in ("train.json", "rows", "table"))
+    first, *others = (made.read(name) for name in ("train.json", "rows", "empty", "table"))
     for other in others:
         assert other.truth == first.truth == [["1248"], []]
         assert [ids.tolist() for ids in other.samples.ids] == [ids.tolist() for ids in first.samples.ids]
