@@ -24,7 +24,7 @@ LISTED = re.compile(r"""'([^']*)'|"([^"]*)"|([^\s,\[\]'"]+)""")  # an item of a 
 PLAIN = re.compile(r"(?!null\Z)[\w.+-]+\Z", re.ASCII | re.IGNORECASE)  # labels that are typed without quotation marks
 QUOTED, MOST = re.compile(r"""[^'"\\$\n]+\Z"""), 40  # those that can be typed at all; of them, most
 NAMES_SHOWN = 300  # characters, of all names
-FLAGS = {"0": False, "1": True, "false": False, "true": True, "0.0": False, "1.0": True}
+FLAGS = {"0": False, "1": True, "false": False, "true": True, "0.0": False, "1.0": True, "0.": False, "1.": True}
 SMALL = 2**25  # bytes of a file that is read before a run begins
 
 # Of a row: one or two sentences, then the endings of a choice; the index of its class, the number of
@@ -184,6 +184,9 @@ def labels_of(table: Table, task: TaskConfig) -> list[Any]:
         return [[k for k, name in enumerate(task.labels) if flags[name][n]] for n in range(len(table.rows))]
     (label,) = columns_of(table, [task.label], " for task.label; python -m pipeline.predict answers sets without")
     stated = [unicodedata.normalize("NFC", row[label].strip()) for row in table.rows]
+    # As pandas writes integers of a column that lacks some.
+    decimals = {f"{name}.0": name for name in task.labels if f"{name}.0" not in task.labels}
+    stated = [decimals.get(text, text) for text in stated]
     cure = cure_of(stated, task)
     return [label_of(table.place, *each, task, cure) for each in zip(table.lines, stated, strict=True)]
 
@@ -209,10 +212,10 @@ def typed_labels(names: list[str]) -> str:
 
 def flags_of(table: Table) -> dict[str, list[bool]]:
     """Return the columns with a name that hold 0 and 1, or false and true, alone, if there are two or more."""
-    found = {}
-    for name, *values in zip(table.names, *table.rows, strict=True):
-        if values and all(value.strip().lower() in FLAGS for value in values):
-            found[name] = [FLAGS[value.strip().lower()] for value in values]
+    columns = {
+        name: [one.strip().lower() for one in some] for name, *some in zip(table.names, *table.rows, strict=True)
+    }
+    found = {name: [FLAGS[one] for one in some] for name, some in columns.items() if some and {*some} <= FLAGS.keys()}
     return found if len(found) > 1 else {}
 
 

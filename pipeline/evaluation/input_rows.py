@@ -98,10 +98,8 @@ def _rows(config: PredictConfig | EmbedConfig) -> Iterator[Row]:
                 return
             if "\n" not in first[0]:  # as of old Macintoshs: the file has no other line ends
                 first = first[0].removesuffix("\r").split("\r")
-            for key in ("id", "label"):
-                check(
-                    getattr(config, key) is None, "is a column of a table; set columns, too", key, getattr(config, key)
-                )
+            for key, value in (("id", config.id), ("label", config.label)):
+                check(value is None, "is a column of a table; set columns, too", key, value)
             _refuse_header(place, first)
             for number, line in enumerate(itertools.chain(first, stream), 1):
                 text = line.removesuffix("\n").removesuffix("\r")
@@ -141,13 +139,8 @@ def _table_rows(config: PredictConfig | EmbedConfig, place: str, content: bytes)
     of_beir = not config.columns and {"_id", "text"} <= {*table.names}
     if not config.columns and not of_beir:
         known = ", ".join(map(repr, table.names))
-        raise InputError(
-            f"columns is required, those of the texts; set 'columns=[\"NAME\"]', of {known}, or "
-            "columns=[0] where the first line names none",
-            "columns",
-            path=place,
-            line=1,
-        )
+        cure = f"set 'columns=[\"NAME\"]', of {known}, or columns=[0] where the first line names none"
+        raise InputError(f"columns is required, those of the texts; {cure}", "columns", path=place, line=1)
     plain = bool(table.rows) and not table.names and (named or len(table.rows[0]) > 1)
     if plain and _are_names(*table.rows, divided=not table_files.ends(kind, ".tsv")):
         raise _question(place, "write names above it")
@@ -193,7 +186,8 @@ def _refuse_header(place: str, lines: list[str]) -> None:
 def _are_names(first: list[str], *others: list[str], divided: bool) -> bool:
     """Return whether the first row seems to name the columns; if `divided`, also where these have few other values."""
     names = [name.strip().casefold() for name in first]
-    if not all(map(_is_name, names)) or len(set(names)) < len(names):
+    short = all(0 < len(name) <= 30 and len(name.split()) <= 3 and not tables.NUMBER.fullmatch(name) for name in names)
+    if not short or len(set(names)) < len(names):
         return False
     known = not NAMES.isdisjoint(names) if len(names) > 1 else names[0] in ALONE and bool(others)
     same = len(names) > 1 and {*map(len, others)} == {len(names)}
@@ -202,15 +196,6 @@ def _are_names(first: list[str], *others: list[str], divided: bool) -> bool:
     return known or classes or any(all(map(tables.NUMBER.fullmatch, map(str.strip, own))) for _, *own in columns)
 
 
-def _is_name(text: str) -> bool:
-    return bool(text) and len(text) <= 30 and len(text.split()) <= 3 and not tables.NUMBER.fullmatch(text)
-
-
 def _question(place: str, otherwise: str = "columns=[0]") -> InputError:
-    return InputError(
-        "seems to name the columns of a table, not to be a text; set columns=[NAME] to that of the texts, or "
-        f"{otherwise} if it is a text",
-        "columns",
-        path=place,
-        line=1,
-    )
+    cure = f"set columns=[NAME] to that of the texts, or {otherwise} if it is a text"
+    return InputError(f"seems to name the columns of a table, not to be a text; {cure}", "columns", path=place, line=1)

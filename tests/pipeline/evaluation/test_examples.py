@@ -267,12 +267,13 @@ def test_a_text_may_have_several_labels(tmp_path, name):
         read_columns(tmp_path, task, "b.tsv")
 
 
-@pytest.mark.parametrize(
-    "rows", [["[1, 0, 1]", "[0, 0, 0]"], ["['b', 'd']", "[]"], ["['b' 'd']", "['']"], ["1;0;1", "0;0;0"]]
-)
+ROWS = ["[1, 0, 1]|[0, 0, 0]", "[1. 0. 1.]|[0. 0. 0.]", "['b', 'd']|[]", "['b' 'd']|['']", "1;0;1|0;0;0"]
+
+
+@pytest.mark.parametrize("rows", ROWS)
 def test_lists_of_labels_are_read_as_python_and_numpy_write_them_and_as_vectors(rows):
     task = TaskConfig(name="x", columns=["a"], labels=["b", "c", "d"], metrics=["micro_f1"], multilabel=True)
-    content = "\n".join(["a\tlabel", *(f"x\t{row}" for row in rows)]).encode()
+    content = "\n".join(["a\tlabel", *(f"x\t{row}" for row in rows.split("|"))]).encode()
     assert [label for _, label in examples.parse_examples("f.tsv", content, task)[0]] == [[0, 2], []]
     with refused(InputError, key="task.labels", line=2):
         names = dataclasses.replace(task, labels=["0", "1"])

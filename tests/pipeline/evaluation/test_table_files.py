@@ -149,7 +149,9 @@ def test_rows_without_a_key_are_named_and_broken_json_too(tmp_path):
     rows = [{"text": "a", "label": 1.0}, {"text": "b", "label": float("nan")}]
     (tmp_path / "b").write_bytes(parquet(rows))
     (tmp_path / "b.json").write_text(json.dumps(rows))
-    for name, labels, metric in (("b.csv", ["0", "1"], "f1"), ("b", ["0.0", "1.0"], "f1"), ("b.json", [], "pearson")):
+    each = (("b.csv", ["0", "1"]), ("b", ["0", "1"]), ("b", ["0.0", "1.0"]), ("b", ["1", "1.0"]), ("b.json", []))
+    for name, labels in each:
+        metric = "f1" if labels else "pearson"
         found = read_columns(tmp_path, replace(OWN, labels=labels, metrics=[metric]), name)
         assert (found.labels, found.malformed[0][-18:]) == ([1], "'label' is missing")
     (tmp_path / "a.json").write_text('{"version": 1, "x": [{"text": "a", "label": "1"}]}')
