@@ -36,8 +36,7 @@ class ByVectors:
         found = self.encode(texts, prompts)
         if self.dot:
             return found
-        unit: Vectors = found / np.maximum(np.linalg.norm(found, axis=1, keepdims=True), 1e-12)
-        return unit
+        return np.asarray(found / np.maximum(np.linalg.norm(found, axis=1, keepdims=True), 1e-12))
 
     def scores(self, queries: list[str], documents: Texts) -> Iterator[Block]:
         """Yield the cosines of all queries and documents; vectors of one block of documents are in memory at a time."""
@@ -51,8 +50,7 @@ class ByVectors:
     def similarities(self, texts: list[str], first: list[int], second: list[int]) -> Vectors:
         """Return cosines of pairs of texts, given by their places."""
         vectors = self.vectors_of(texts, ())
-        cosines: Vectors = np.round((vectors[first] * vectors[second]).sum(1), 6)  # batches differ by 4e-7
-        return cosines
+        return np.asarray(np.round((vectors[first] * vectors[second]).sum(1), 6))  # batches differ by 4e-7
 
 
 class ByWords:

@@ -247,11 +247,9 @@ def batches_of(context: SearchContext, run: Trial) -> int:
     from model.finetuning import loop
     from model.finetuning.features import batch_count
 
-    def scoring(part: Dataset) -> int:
-        return batch_count(part.samples, loop.EVALUATION_BATCH)
-
-    each = batch_count(context.train.samples, run.batch_size) + scoring(context.dev)
-    return context.config.epochs * each + sum(scoring(part) for *_, part in context.also.values())
+    counts = {name: batch_count(part.samples, loop.EVALUATION_BATCH) for name, part in context.sets.items()}
+    each = batch_count(context.train.samples, run.batch_size) + counts.pop("dev")
+    return context.config.epochs * each + sum(counts.values())
 
 
 def run_trials(context: SearchContext, folder: Path, keys: Keys, done: Done) -> Trial | None:
@@ -427,18 +425,14 @@ def counted(grid: Iterable[Trial], done: Done) -> list[Trial]:
     return [run for run in grid if run in done and replace(run, seed=0) not in lost]
 
 
-def best_of(metric: str, grid: Iterable[Trial], done: Done) -> Trial | None:
+def only_best(config: EvaluateConfig, folder: Path, grid: Iterable[Trial], done: Done) -> Trial | None:
     """Return the pre-trained run with the highest score, or None if none of those that count is done.
 
-    Ties go to the first in `grid`, so that the order in which runs end does not matter.
+    Ties go to the first in `grid`, so that the order in which runs end does not matter. The models of the others that
+    are `done` are deleted; more may belong to a process.
     """
-    pretrained = [run for run in counted(grid, done) if run.start == PRETRAINED]
-    return max(pretrained, key=lambda run: float(done[run]["scores"][metric]), default=None)
-
-
-def only_best(config: EvaluateConfig, folder: Path, grid: Iterable[Trial], done: Done) -> Trial | None:
-    """Return the best of these runs, and delete the models of the others; more may belong to a process."""
-    best = best_of(config.task.metrics[0], grid, done)
+    metric, pretrained = config.task.metrics[0], [run for run in counted(grid, done) if run.start == PRETRAINED]
+    best = max(pretrained, key=lambda run: float(done[run]["scores"][metric]), default=None)
     for run in done if config.saves else ():
         if run != best:
             shutil.rmtree(folder / run.stem, ignore_errors=True)

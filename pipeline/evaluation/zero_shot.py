@@ -237,10 +237,9 @@ def evaluate(config: EvaluateConfig, out: Path) -> Evaluation:
 
 def scores_table(pairs: Pairs, scores: Floats) -> str:
     """Return the log-likelihoods of each pair as TSV, in the order of the files."""
-    lines = ["paradigm\tgood\tbad"]
-    for name, (good, bad) in zip(pairs.paradigms, scores.tolist(), strict=True):
-        lines.append(f"{' '.join(name.split())}\t{good:.6f}\t{bad:.6f}")
-    return "\n".join(lines) + "\n"
+    rows = zip(pairs.paradigms, scores.tolist(), strict=True)
+    lines = (f"{' '.join(name.split())}\t{good:.6f}\t{bad:.6f}" for name, (good, bad) in rows)
+    return "\n".join(("paradigm\tgood\tbad", *lines, ""))
 
 
 def predictions(task: TaskConfig, pairs: Pairs, scores: Floats) -> str:

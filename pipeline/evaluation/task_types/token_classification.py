@@ -266,11 +266,10 @@ def of_rows(place: str, rows: list[dict[str, Any]], lines: list[int], columns: l
         lists = all(isinstance(one, list) and len(one) == len(words) > 0 for one in found)
         if not lists or not all(isinstance(word, str) and word.strip() for word in words):
             malformed.append(f"{place}, row {number}: needs lists of as many texts {' and '.join(keys)}")
-            continue
-        if not all(isinstance(tag, str | int) for tag in chain.from_iterable(tags)):
+        elif not all(isinstance(tag, str | int) for tag in chain.from_iterable(tags)):
             malformed.append(f"{place}, row {number}: has tags that are neither texts nor numbers")
-            continue
-        sentences.append((words, [normalize("NFC", str(tag)) for tag in chain.from_iterable(tags)]))
+        else:
+            sentences.append((words, [normalize("NFC", table_files.text_of(tag)) for tag in chain.from_iterable(tags)]))
     if not sentences:
         raise InputError(f"has no sentences; {malformed[0]}", path=place)
     return sentences, malformed
@@ -330,21 +329,30 @@ def parse(place: str, content: bytes, columns: list[int]) -> Parsed:
         raise InputError(f"column {columns[0]} {why}", "task.columns", path=place)
     if len(sentences) == 1 and len(sentences[0][0]) > LONGEST:
         raise InputError(f"is one sentence of {len(sentences[0][0]):,} words; {FORM}", path=place)
-    if columns[1:] == [-1] and (others := twins_of(rows, columns, sentences)):
+    number, first = next(row for row in rows if row[1])
+    table = [fields for _, fields in rows if len(fields) == len(first)]
+    read = columns if len(columns) > 1 else [*columns, -1]  # without tags, there is a name at the end
+    if 1 < len(first) > max(read) and names_columns(*([row[column] for row in table] for column in read)):
+        raise InputError("names the columns; remove this line", path=place, line=number)
+    if columns[1:] == [-1] and (others := other_tags(table, columns[0])):
         problem = f"has more columns of such tags; set task.label={others[0]} or {width - 1}"
         raise InputError(problem, "task.label", path=place)
-    number, first = next(row for row in rows if row[1])
-    read = columns if len(columns) > 1 else [*columns, -1]  # without tags, there is a name at the end
-    names = 1 < len(first) > max(read) and (NAMES | TAGGED).issuperset(first[column].casefold() for column in read)
-    if names and sum(tags.count(first[read[-1]]) for _, tags in sentences) == len(columns) - 1:
-        raise InputError("names the columns; remove this line", path=place, line=number)
     return sentences, malformed
 
 
-def twins_of(rows: list[tuple[int, list[str]]], columns: list[int], sentences: list[Sentence]) -> list[int]:
-    """Return the columns before the last that are not read but have its tags that begin entities, as nested ones."""
-    begun = {tag for _, tags in sentences for tag in filter(_BEGUN.match, tags)}
-    return sorted({n for _, fields in rows for n, field in enumerate(fields[:-1]) if field in begun} - {*columns})
+def names_columns(words: list[str], tags: list[str]) -> bool:
+    """Return whether the first row names the columns: its tag is nowhere else, and a name or alone without a prefix."""
+    named = {words[0].casefold(), tags[0].casefold()} <= NAMES | TAGGED
+    alone = {tag for tag in tags if not _TAG.fullmatch(tag)} == {tags[0]} and any(map(_BEGUN.match, tags))
+    return (named or alone) and tags.count(tags[0]) == 1
+
+
+def other_tags(rows: list[list[str]], words: int) -> list[int]:
+    """Return the columns that have tags as the last one has, such as nested ones; all of tags, where it has none."""
+    *others, last = ({*column} for column in zip(*(rows[1:] or rows), strict=True))  # the first may be names
+    begun = {*filter(_BEGUN.match, last)}
+    fits = [begun & own if begun else all(map(_TAG.fullmatch, own)) and any(map(_BEGUN.match, own)) for own in others]
+    return [column for column, fit in enumerate(fits) if fit and column != words]
 
 
 def fault_of_words(column: int, sentences: list[Sentence]) -> str | None:
@@ -353,6 +361,8 @@ def fault_of_words(column: int, sentences: list[Sentence]) -> str | None:
     code = _LANGUAGE.match(words[0])
     if len(words) < 2:
         return None
+    if all(re.fullmatch(r"[TREAMN#]\d+|\*", word) for word in words):
+        return f"has ids of brat, not words; {FORM}"
     if all(map(_ID.fullmatch, words[1:])):
         return f"has numbers, not words; set task.columns=['{column + 1}'], and task.label if not -1"
     if len(words) >= 2 * len(sentences) > 2 and all(len({*own}) == 1 for own, _ in sentences):

@@ -81,7 +81,7 @@ def test_columns_are_padded_and_documents_begin_in_any_column():
     assert parse("f", text.encode(), [1, 2])[0] == [(["anna", "lives"], ["B-PER", "O"])]
 
 
-@pytest.mark.parametrize("names", ["word\ttag", "Token\tNER", "text label"])
+@pytest.mark.parametrize("names", ["word\ttag", "Token\tNER", "text label", "Wort\tNE-COARSE-LIT"])
 @pytest.mark.parametrize("end", ["\n", "\n\n"])
 def test_names_of_columns_are_no_words(names, end):
     rows = "anna\tB-PER\nlives\tO\n"
@@ -351,8 +351,9 @@ def test_what_rows_lack_is_counted_or_named(tmp_path, wordpiece):
         ("EU B-ORG 0.9\nsays O 0.8\n", "task.label="),
         ("en:EU B-ORG\nen:says O\n", "sed 's/\\^en:"),
         ('{"text": "EU says", "label": [[0, 2, "ORG"]]}\n', "ner_tags"),
+        ("T1\tORG 0 2\tEU\nT2\tPER 9 11\tMe\nR1\tOf Arg1:T1 Arg2:T2\tEU\n", "ner_tags"),
     ],
-    ids=["no mark", "CoNLL 2012", "WebAnno", "scores", "WikiANN", "spans of characters"],
+    ids=["no mark", "CoNLL 2012", "WebAnno", "scores", "WikiANN", "spans of characters", "brat"],
 )
 def test_words_and_tags_of_other_forms_are_refused_with_a_cure(tmp_path, wordpiece, text, cure):
     with refused(InputError, cure, path=str(tmp_path / "train")):
@@ -396,11 +397,12 @@ def test_csv_is_refused_with_a_command_that_makes_columns_of_it(tmp_path, wordpi
         ("1\tthe\tthe\tDET\t_\n2-3\tcan't\t_\t_\t_\n2\tcan\tcan\tAUX\t_\n3\tnot\tnot\tPART\t_\n", "task.columns"),
         ("EU\tB-ORG\t_\nsaid\tO\t_\n", "task.label"),
         ("TU\tB-ORG\tO\nBonn\tI-ORG\tB-LOC\nBonn\tB-LOC\tO\n", "task.label"),
+        ("Yes\tO\tbob\n\nEU\tB-ORG\tann\nsaid\tO\tann\n", "task.label"),  # as of Universal NER
+        ("TOKEN\tNE-LIT\tMISC\nEU\tB-ORG\t_\n.\tO\tEnd\n\nx\tO\t_\n", "task.label"),  # as of HIPE
         ("".join(f"It w{n} by x{n}\n" for n in range(30)), "task.label"),
         ("B-ORG\tEU\nO\tsaid\n\nO\tYes\n", "task.columns"),
         ("EU\t1\nsaid\t0\n", "task.labels"),
     ],
-    ids=["numbers", "documents", "CoNLL-U", "one tag", "nested", "prose", "tags first", "tags in numbers"],
 )
 def test_a_column_of_other_things_than_words_or_tags_is_refused(tmp_path, wordpiece, text, key):
     with refused(InputError, f"{key}=", key=key):
