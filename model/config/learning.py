@@ -11,7 +11,8 @@ from pipeline.errors import named
 class ObjectiveConfig(Section, key="objective"):
     """What is predicted: Devlin et al. 2019, section 3.1."""
 
-    _only = dict.fromkeys(["span_stop"], ("span",))
+    _of_masks = ("mask_share", "mask_token_share", "random_token_share", "whole_word", "span")
+    _only = dict.fromkeys(_of_masks, ("predict", "masked")) | {"span_stop": ("span",), "pairs": ("next_sentence", True)}
 
     name: str = option(help="Name of the objective.")
     predict: str = option(
@@ -36,12 +37,8 @@ class ObjectiveConfig(Section, key="objective"):
 
     def __post_init__(self) -> None:
         """Check the shares."""
-        self.require(
-            is_share(self.mask_share)
-            or (isinstance(self.mask_share, list) and len(self.mask_share) > 1 and all(map(is_share, self.mask_share))),
-            "must be a number, or a list of two or more",
-            "mask_share",
-        )
+        several = isinstance(self.mask_share, list) and len(self.mask_share) > 1 and all(map(is_share, self.mask_share))
+        self.require(several or is_share(self.mask_share), "must be a number, or a list of two or more", "mask_share")
         super().__post_init__()
         shares = (self.mask_token_share, self.random_token_share)
         check(
@@ -104,6 +101,7 @@ class ScheduleConfig(Section, key="schedule"):
 
     _only = dict.fromkeys(("decay", "decay_share"), ("name", "wsd")) | {
         "power": ("name", "polynomial", "wsd"),
+        "final_share": ("name", "linear", "polynomial", "cosine", "wsd"),
         "batch_share": ("first_batch",),
         "warmup_share": ("warmup_steps", None),
     }

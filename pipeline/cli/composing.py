@@ -155,10 +155,8 @@ def convert_hydra_errors() -> Iterator[None]:
     except MISTAKES:
         raise
     except Exception as error:  # malformed input also raises AssertionError, TypeError and more
-        reason = " ".join(str(error).split()) or "no reason given"
-        raise ConfigError(
-            f"the command line or a YAML file that it names cannot be parsed: {type(error).__name__}: {reason}"
-        ) from error
+        reason = f"{type(error).__name__}: {' '.join(str(error).split()) or 'no reason given'}"
+        raise ConfigError(f"the command line or a YAML file that it names cannot be parsed: {reason}") from error
 
 
 def cause_of(error: Exception) -> tuple[Exception, str]:
@@ -251,9 +249,10 @@ def names(schema: Any) -> list[str]:
 
 
 def unknown_key(full: str, schema: Any) -> ConfigError:
-    """Return the error for a key that `schema` lacks, suggesting the closest one."""
+    """Return the error for a key that `schema` lacks, suggesting that of a section, or the closest one."""
     group, dot, key = full.rpartition(".")
-    near = difflib.get_close_matches(key, names(schema), n=1)
+    of_sections = [f"{section}.{key}" for section in names(schema) if key in names(type_of(schema, section))]
+    near = of_sections or difflib.get_close_matches(key, names(schema), n=1)
     meant = f"did you mean {named(f'{group}{dot}{near[0]}')}?" if near else ALL_KEYS
 
     def has(ours: str) -> bool:

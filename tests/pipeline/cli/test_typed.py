@@ -142,6 +142,11 @@ OTHER_WORDS = read_table(overrides.__file__, "other_words.yaml")
 SCHEMAS = {**{name: stage.schema for name, stage in STAGES.items()}, "predict": PredictConfig, "embed": EmbedConfig}
 
 
+def test_a_key_without_its_section_leads_to_it():
+    for word, schema, meant in (("dropout", "train", "model.dropout"), ("labels", "evaluate", "task.labels")):
+        assert f"did you mean {meant}?" in str(composing.unknown_key(word, SCHEMAS[schema]))
+
+
 def test_every_word_of_another_program_leads_to_a_key_that_there_is():
     ours = {key for entry in OTHER_WORDS.values() for key in entry.partition("; ")[0].split()}
     assert not [key for key in ours if all(type_of(schema, key) is None for schema in SCHEMAS.values())]
