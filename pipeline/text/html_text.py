@@ -23,6 +23,12 @@ _SKIPPED += ["sup.reference", ".mw-ref", ".Inline-Template", ".mw-editsection", 
 _LARGE = f"its parts are larger than {budget.DOCUMENT:,} bytes"
 DEEPEST = 1000  # elements in one another: the library takes the square of their number in time
 _TOO_DEEP = ">".join("*" * (DEEPEST + 1))  # what it finds within 0.2 us an element
+# A text of one character from U+0800 on, which the library takes for an icon of a font, as those of private use are.
+_LONE = "[\u0800-\udfff\uf900-\uffff]"
+_ALONE = re.compile(rf"(?<=>)\s*+({_LONE}|&#?\w++;)(?=\s*+<)")
+_COMPANY = "\u2060"  # no icon has any; cleaning would remove it
+_JOINTS = {"msup": "^", "mfrac": "/"}  # of MathML: what is between the two parts
+_UNDIVIDED = re.compile(r"(?=</(?:summary|legend)\s*+>)")  # blocks, of which the library divides no text
 
 
 def exponents_apart(page: str) -> str:
@@ -46,11 +52,18 @@ def text_of(page: str) -> str:
     budget.Budget(lambda: ValueError(_LARGE)).take(budget.parsed_size(page, ("<",)))
     head = max((at.end() for at in _BODY.finditer(page, 0, 1 << 20)), default=0)
     page = page[:head] + _DEEPER + page[head:]
-    page = exponents_apart(page)
+    page = _UNDIVIDED.sub("<br>", _ALONE.sub(_accompanied, exponents_apart(page)))
     tree = parser.HTMLTree.parse(_TIME.sub(r"\1", page) if "<time" in page else page)
     if tree.document.query_selector(_TOO_DEEP) is not None:
         raise ValueError(f"elements are nested deeper than {DEEPEST:,}")
+    for node in tree.document.query_selector_all(",".join(_JOINTS)):
+        if (first := node.first_element_child) is not None and (node.tag == "mfrac" or first.text[-1:].isdigit()):
+            first.append_child(tree.create_text_node(_JOINTS[node.tag]))
     text: str = to_text.extract_plain_text(
         tree, main_content=True, comments=False, list_bullets=False, skip_elements=_SKIPPED
     )
-    return "\n".join(filter(None, (line.strip() for line in text.split("\n"))))
+    return "\n".join(filter(None, (line.strip() for line in text.replace(_COMPANY, "").split("\n"))))
+
+
+def _accompanied(text: re.Match[str]) -> str:
+    return text[0] + _COMPANY * bool(re.fullmatch(_LONE, unescape(text[1])))

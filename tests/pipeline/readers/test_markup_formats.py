@@ -133,6 +133,9 @@ def test_a_web_archive_cut_off_within_a_record_is_an_error(form, tmp_path):
             read(config("warc", path))
 
 
+POWER = "<math><msup><mn>10</mn><mrow><mo>−</mo><mn>6</mn></mrow></msup></math>"
+
+
 @pytest.mark.parametrize(
     ("page", "text"),
     [
@@ -143,8 +146,10 @@ def test_a_web_archive_cut_off_within_a_record_is_an_error(form, tmp_path):
         ("Only text &amp;\nlines.", "Only text &\nlines."),
         ("<p>10<sup>6</sup> m<sup>2</sup><sup class='mw-ref'>[1]</sup> <a class='reference'>A</a>", "10^6 m2 A"),
         ('<?xml v="1"?><d><time t="" /><s>One.</s><br/><script s=""/><c><![CDATA[Two]]></c></d>', "One.\nTwo"),
-        ("<p><ruby>漢字<rp>(</rp><rt>かんじ</rt><rp>)</rp></ruby>です。</p>", "漢字です。"),
+        ("<p><ruby>漢<rp>(</rp><rt>かん</rt></ruby>、<b>字</b>5<i>&euro;</i><i>\uf00c</i><i>¶</i>。</p>", "漢、字5€。"),
+        ("<details><summary>Sum</summary>Of <legend>all</legend>it.</details>", "Sum\nOf all\nit."),
         ("<p>Let <math><mi>x</mi><annotation>{\\displaystyle x}</annotation></math> be.</p>", "Let x be."),
+        (f"<p>At {POWER} <math><mfrac><mi>a</mi><mi>b</mi></mfrac></math>.</p>", "At 10^−6 a/b."),
     ],
 )
 def test_the_prose_of_a_page(page, text, tmp_path):
