@@ -14,7 +14,8 @@ from pipeline.storage import budget
 _EMPTY = re.compile(r"<((?!(?:area|base|br|col|embed|hr|img|input|link|meta|source|track|wbr)\b)([\w:.-]++)[^<>]*)/>")
 _BODY = re.compile(r"<body\b[^<>]*+>|</head\s*+>", re.IGNORECASE)
 _DEEPER = "<div><div><div>"  # a list counts as content from the fourth element below the body on
-EXPONENT = r"(?<=\d){}(?=[-\u2212+]?\d)"  # 10 with a raised 6 is not 106
+# 10 with a raised 6 is not 106; the mark comes first, to let a search jump.
+EXPONENT = r"{0}(?<=\d{0})(?=(?:[-\u2212\u2013+]|&minus;|&#8722;)?\d)"
 _RAISED = re.compile(EXPONENT.format("<sup>"))
 _TIME = re.compile(r"(?<=[^\s<>] )<time\b[^<>]*+>([^<>]*+)</time>")  # within a sentence: left out otherwise
 _SKIPPED = ["img", "svg", "footer", "rt", "rp", "annotation", "[role=doc-noteref]"]

@@ -141,10 +141,21 @@ def _verse(arguments: Arguments) -> str:
 
 
 def _value(arguments: Arguments) -> str:
-    """Render `{{M|6.24|e=18|ul=m}}` as 6.24×10^18 m, `{{unité|71|km|2}}` as 71 km2."""
+    """Render `{{M|6.24|e=18|ul=m}}` as 6.24×10^18 m, `{{unité|71|à=80|km|2}}` as 71 à 80 km2."""
     number, *units = [*(_numbered(arguments) or [""]), arguments.get("u") or arguments.get("ul") or ""]
     power = f"×10^{arguments['e']}" if arguments.get("e") else ""
-    return _EXPONENT.sub(r"\1", " ".join(filter(None, [number + power, *units])))
+    power += "".join(f" {word} {arguments[word]}" for word in ("à", "et", "ou", "x") if word in arguments)
+    unit = _EXPONENT.sub(r"\1", " ".join(filter(None, units)))
+    return f"{number}{power} {unit}".rstrip()
+
+
+def _quantity(arguments: Arguments) -> str:
+    """Render `{{val|5|to|9|u=km|up=h}}` as 5 to 9 km/h, `{{val|p=~|6.24|0.01|u=m}}` as ~6.24 m."""
+    keys = ("p", "1", "2", "3", "s", "u", "ul", "up", "upl")
+    before, number, joint, last, after, unit, linked, per, per_linked = (arguments.get(key, "") for key in keys)
+    number += f"{_BETWEEN[joint]}{last}" if joint in _BETWEEN else ""
+    units = "/".join(filter(None, (unit or linked, per or per_linked)))
+    return _value({"1": f"{before}{number}{after}", "e": arguments.get("e", ""), "u": units})
 
 
 _COMPUTED: dict[str, Rule] = {
@@ -166,8 +177,7 @@ _COMPUTED: dict[str, Rule] = {
     "ship": lambda arguments: " ".join(filter(None, map(arguments.get, "12"))),
     # {{e|24}}: ×10^24
     "power": lambda arguments: f"×10^{_shown('1', arguments)}",
-    # {{val|6.24|0.01|u=m}}: 6.24 m
-    "value": lambda arguments: _value({key: arguments[key] for key in ("1", "e", "u", "ul") if key in arguments}),
+    "value": _quantity,
     # {{circa|1500|1510}}: c. 1500 – c. 1510
     "circa": lambda arguments: " – ".join(f"c. {each}" for each in _numbered(arguments) if each) or TEMPLATE,
     # XX{{e}}: XXe; M{{e|me}}: Mme
