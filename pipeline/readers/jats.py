@@ -10,13 +10,14 @@ from pipeline.readers.base import Document, Documents, FileRange, ReadLog
 from pipeline.readers.io import xml_prose
 
 _BLOCKS = "article-title subtitle title p list-item disp-quote verse-line speech def term sec abstract body"
-_DROPPED = "ref-list fn fn-group tex-math annotation inline-graphic object-id label back floats-group rt rp"
+_DROPPED = "ref-list fn fn-group annotation object-id label back floats-group rt rp"
 _BETWEEN = (
     "table-wrap table-wrap-group table fig fig-group disp-formula disp-formula-group supplementary-material media "
     "graphic code"
 )
 _COUNTED = {"table-wrap": "tables", "fig": "figures", "disp-formula": "formulas", "xref": "references to others"}
-_COUNTED["rt"] = "readings"
+_COUNTED |= {"rt": "readings", "fn": "notes"}
+_OTHERS = "translations of articles or abstracts, and answers, left out"
 
 
 class Prose(xml_prose.Prose):
@@ -28,6 +29,11 @@ class Prose(xml_prose.Prose):
             return element.get("ref-type") in ("fn", "table-fn")
         inner = list(element) if name == "sup" else []
         return bool(inner) and all(xml_prose.local(one) == "xref" for one in inner)
+
+    def children(self, element: Element, name: str) -> list[Element]:
+        """Return the elements in an element; of the forms of a formula MathML, else TeX."""
+        forms = [each for form in ("math", "tex-math") for each in element if xml_prose.local(each) == form]
+        return forms[:1] if forms and name in ("alternatives", "inline-formula") else list(element)
 
     def refers(self, element: Element, name: str) -> bool:
         """Return whether an element refers to other works."""
@@ -43,14 +49,17 @@ class Reader(xml_prose.XmlFiles):
     def read(self, file_range: FileRange, log: ReadLog) -> Documents:
         """Yield the articles of the files that begin in the file range."""
         for name, article in self.roots(file_range, log, "article"):
-            yield Document(name, text_of(article, log))
+            yield Document(name, text_of(article, self.corpus.language, log))
 
 
-def text_of(article: Element, log: ReadLog) -> str:
+def text_of(article: Element, language: str, log: ReadLog) -> str:
     """Return title, abstract and body of an article, a paragraph per line."""
     prose = Prose(_BLOCKS, _DROPPED, Counter(), _BETWEEN)
     meta, body = article.find("{*}front/{*}article-meta"), article.find("{*}body")
     heads = [] if meta is None else [*meta.findall("{*}title-group/{*}article-title"), *meta.findall("{*}abstract")]
     found = [text for part in [*heads, *([] if body is None else [body])] for text in prose.paragraphs(part)]
     log.notes.update({f"{said} left out": prose.counts[name] for name, said in _COUNTED.items() if prose.counts[name]})
-    return "\n".join(found)
+    others = [*article.findall("{*}sub-article"), *article.findall("{*}response")]
+    others += [] if meta is None else meta.findall("{*}trans-abstract")
+    log.notes.update([_OTHERS] * len(others))
+    return prose.sentences(found, language, log.notes)

@@ -17,8 +17,11 @@ _BLOCKS = (
     "argument byline closer dateline docAuthor docDate epigraph opener postscript trailer addrLine castItem titlePart"
 )
 _DROPPED = "note fw figDesc listBibl titlePage gap del surplus interp interpGrp teiHeader standOff facsimile rt rp"
-_BETWEEN = "figure table formula"
-_APART = "s bibl caesura castItem cit def desc dictScrap etym form gramGrp role roleDesc sense space usg xr"
+_BETWEEN = "figure table"
+_APART = (
+    "s bibl caesura castItem cit def desc dictScrap etym form gen gramGrp hyph itype number orth pos pron role "
+    "roleDesc sense space subc syll usg xr"
+)
 _ONE_OF = ("choice", "app", "rdgGrp")
 _CHOSEN = ("corr", "expan", "reg", "lem")
 _COUNTED = {
@@ -60,6 +63,8 @@ class Prose(xml_prose.Prose):
             return _BROKEN if element.get("break") == "no" else "\n"
         if name in ("w", "pc"):
             return _WORD + (_GLUE if element.get("join") in ("left", "both") else "")
+        if name == "hi" and "sup" in element.get("rend", "") + element.get("rendition", ""):
+            return super().before(element, "sup")
         return _BROKEN if name in ("pb", "cb") and element.get("break") == "no" else ""
 
     def after(self, element: Element, name: str) -> str:
@@ -97,7 +102,7 @@ class Reader(xml_prose.XmlFiles):
             parts = [*root.iterfind(f".//{space}profileDesc/{space}abstract"), *root.iterfind(f"{space}text")]
             pieces = "\0".join(piece for part in parts for piece in ("".join(prose.pieces(part)), ""))
             prose.ends = LineEnds(pieces)
-            text = "\n".join(prose.divided(pieces))
+            text = prose.sentences(prose.divided(pieces), self.corpus.language, log.notes)
             yield Document(name, text)
             log.notes.update([formats.MARKED] * formats.is_marked(text))  # as letters of Greek in ASCII
             log.notes.update({JOINED: prose.ends.joined} if prose.ends.joined else {})

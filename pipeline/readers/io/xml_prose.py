@@ -14,6 +14,7 @@ from pipeline.readers.io import archives
 from pipeline.storage import budget
 from pipeline.text import encodings
 from pipeline.text.html_text import EXPONENT
+from pipeline.text.wikitext import holes
 
 # Also encodings that the parser does not know, and numbers that are none.
 MALFORMED = (ParseError, ValueError, LookupError)
@@ -30,6 +31,8 @@ _HOLE = re.compile(rf"(?<!\s)(\s*+){_LEFT}(?:[\s,–-]*+{_LEFT})*+(?=([.,;:!?)\]
 _RAISED = "\x07"
 _EXPONENT = re.compile(EXPONENT.format(_RAISED))
 _MARKS = dict.fromkeys(map(ord, (_FROM, _TO)))
+_JOINTS = {"msup": _RAISED, "mfrac": "/"}  # of MathML: what is between the two parts
+_TEX = ("formula", "tex-math", "inline-graphic")  # a picture within a sentence is one, or a letter
 
 
 def _closed_up(paragraph: str) -> str:
@@ -116,6 +119,10 @@ class Prose:
         self.edges, self.counts = dict.fromkeys(blocks.split(), "\0"), counts
         self.left = dict.fromkeys(apart.split(), f" {_LEFT}") | dict.fromkeys(dropped.split(), "")
 
+    def sentences(self, paragraphs: list[str], language: str, notes: Counter[str]) -> str:
+        """Return the text of paragraphs without the sentences that lack a formula, which are counted."""
+        return "\n".join(filter(None, holes.leave_out("\n\n".join(paragraphs), language, notes).split("\n")))
+
     def paragraphs(self, element: Element) -> list[str]:
         """Return the paragraphs of an element, in order."""
         return self.divided("".join(self.pieces(element)))
@@ -152,11 +159,17 @@ class Prose:
                 self.counts[name] += not part
                 yield f"{_FROM}{said}{_TO}" if part else _LEFT
                 continue
-            edge = self.edges.get(name, "")
+            if name in _TEX:
+                tex = "".join(each.itertext()).rpartition(r"\begin{document}")[2].partition(r"\end{document}")[0]
+                shown = holes.spoken(tex.strip().strip("$"))
+                self.counts[name] += not shown
+                yield shown or holes.FORMULA
+                continue
+            edge, joint = self.edges.get(name, ""), _JOINTS.get(name, "")
             yield edge + self.before(each, name) + (each.text or "")
             ahead.append(edge + self.after(each, name))
-            for child in reversed(self.children(each, name)):
-                ahead += [child.tail or "", child]
+            for at, child in reversed([*enumerate(self.children(each, name))]):
+                ahead += ["" if joint else child.tail or "", child, joint * (at > 0)]
 
     def drops(self, element: Element, name: str) -> bool:
         """Return whether an element is left out, for more than its name."""
