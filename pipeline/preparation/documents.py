@@ -19,20 +19,27 @@ from pipeline.text import clean, sentences
 
 CHUNK = 4 * 2**20  # characters tokenized at once: fastest, with constant memory
 BLOCK = 2**16  # characters that a step takes at once
-TOKENIZED = r"texts with <unk> or @-@, as of wikitext-103; take the raw form, and hyphens by sed 's/ @\(.\)@ /\1/g'"
+TOKENIZED = (
+    r"texts with <unk> or @-@, as of wikitext-103, or with -LRB-, @@ or ▁ of other tokenizers; take the raw form, and "
+    r"hyphens by sed 's/ @\(.\)@ /\1/g'"
+)
 ENDS = r"texts with \n for line ends, written twice; put line ends there"
-ENTITIES = "texts with entities of HTML, such as &quot;; put the characters there"
+ENTITIES = "texts with entities of HTML or tags: &quot;, <br>, [/b], [x](http…); put characters there, take tags out"
+_TAGS = re.compile(
+    r"(?i)<(?:br ?/?|/(?:p|div|a|b|i|em|strong|span|li|ul|td|h[1-6]))>|\[/(?:b|i|u|quote|url|img)\]|\]\(https?://"
+)
 # Before a small letter there are two: one may begin a word, as in C:\new, and words of TeX as \nu are none.
 _ENDS = re.compile(r"(?s)\\n(?![a-z])|(?:\\n(?!(?:u|eq?|eg|mid|[gl]eq|abla|ot(?:in)?|ew\w+|oindent)(?![a-z])).*?){2}")
 
 
 def faults(text: str) -> Iterator[str]:
     """Yield what is said of a text with marks for characters; few texts have the letter that is looked for first."""
-    if ("<" in text and "<unk>" in text) or ("@" in text and " @-@ " in text):
+    if any(map(text.__contains__, ("<unk>", " @-@ ", "-LRB-", "@@ ", " ▁"))):
         yield TOKENIZED
     if "\\" in text and "\\n" in text and text.count("\\n") >= text.count("\n") and _ENDS.search(text):
         yield ENDS
-    if "&" in text and any(map(text.__contains__, ("&quot;", "&apos;", "&amp;", "&lt;", "&#39;"))):
+    marked = ("<" in text or "](" in text or "[/" in text) and _TAGS.search(text)
+    if marked or ("&" in text and any(map(text.__contains__, ("&quot;", "&apos;", "&amp;", "&lt;", "&#39;")))):
         yield ENTITIES
 
 

@@ -21,11 +21,16 @@ _LOOKED_AT, _NEARLY = 20, 0.9  # lines at least, and which share of them tells
 _HEAD = 1 << 14  # characters in which marks are counted
 # Marks of a format at a word: <p>, (NP, \\v, *MOT:, word/NN. Texts in 400 languages have them at 13 % of words at most.
 _MARK = re.compile(r"(?:[<\\(\[{@%#~&$*|/]++|[^\W_]++[_/|=<>{}\\]++)(?=\w)")
-_BEGUN = re.compile(r"(?:[A-Za-z(]++\.? (?=\d++[:.]))?[!-/:-~]*+\d[!-~]*+[ \t]")  # an id, a number or a verse: GEN 1:1
+# An id, a number or a verse: GEN 1:1; a label of fastText.
+_BEGUN = re.compile(r"(?:__label__|(?:[A-Za-z(]++\.? (?=\d++[:.]))?[!-/:-~]*+\d)[!-~]*+[ \t]")
+# A time alone, at the end or with seconds, as of captions, chats and logs; the bars between translations.
+_DIVIDED = re.compile(
+    r"(?:.*[\s,(\[])?\d{1,2}:\d\d(?:[:.,]\d++)*+(?: ?[APap]\.?[Mm]\.?)?[)\]]?$|.*(?:\d:\d\d:\d\d|\|\|\|)"
+)
 _ALONE = re.compile(r"(?:[@\\<]\w++>?|=[= ]*+(?<= )[^=]++(?<= )=[= ]*+)$")  # a line of its own: @highlight, = Title =
 MARKED = (
     "texts in columns, or with marks of a format at many words or at lines, such as <p>, word/NN, \\v, @highlight, "
-    "= Title = or utt-001; take these out first"
+    "= Title =, 12:30 or utt-001; take these out first"
 )
 
 
@@ -89,19 +94,22 @@ def is_table(head: str) -> bool:
 def is_marked(text: str) -> bool:
     """Return whether a fourth of the first words or half of the lines have marks, all have columns, or all a number.
 
-    Lines of a mark alone are several, one in twenty: code and chats have few.
+    Lines of a mark alone are several, one in twenty: code and chats have few. Lines with times are a fourth.
     """
     head = text[:_HEAD]
     words = head.split()
     if len(words) < _LOOKED_AT:
         return False
     lines = [line.strip().replace("\r", " ") for line in head.split("\n") if line.strip()]
-    begun, alone, marks = (sum(1 for line in lines if has(line)) for has in (_BEGUN.match, _ALONE.match, _MARK.match))
+    begun, alone, marks, divided = (
+        sum(map(bool, map(each.match, lines))) for each in (_BEGUN, _ALONE, _MARK, _DIVIDED)
+    )
     numbered = begun > _NEARLY * len(lines) and len(lines) >= _LOOKED_AT
     if not numbers(head) and (numbered or any(has_columns(lines, mark) for mark in "\t,;|")):
         return True
     marked = sum(1 for word in words if not word.isalnum() and _MARK.match(word))
-    return 4 * marked > len(words) or 2 * marks > len(lines) or alone > max(1, len(lines) / 20)
+    few = 4 * marked > len(words) or 4 * divided > len(lines)
+    return few or 2 * marks > len(lines) or alone > max(1, len(lines) / 20)
 
 
 def has_columns(lines: list[str], mark: str) -> bool:

@@ -518,10 +518,11 @@ def test_columns_of_a_treebank_are_those_that_its_first_line_names(tmp_path):
 MARKS = ["The/DT lamp/NN shines/VBZ", "(S (NP (DT The) (NN lamp)) (VP (VBZ shines)))", "<p>The lamp shines.</p>"]
 MARKS += ["The lamp shines.\tLa lampe luit.", 'a1,"The lamp, it shines.",0', "utt-007 A LAMP SHINES", " = A lamp ="]
 MARKS += ["GEN 1:3 And the lamp shines.", "A long line.\nOf some words.\n\n@highlight\n\nThe lamp shines."]
+MARKS += ["A lamp. ||| Une lampe.", "__label__a A lamp.", "Ann, [1.2.2026 14:03]\nA lamp.", "0:12\nA lamp shines."]
 
 
 UNMARKED = ["The lamp (an old one) shines and shines, *really*, and does not rest.", "वह दिल्ली में रहता है|"]
-UNMARKED += ["Long, and cold,", "2023年 月曜日、ランプ", "In all, 12. x = 2", "In 1806, it is", "@a\n" + "Yes.\n" * 29]
+UNMARKED += ["Long, and cold,", "2023年 月曜日、ランプ", "In 2, 1. x = 2", "In 1806, at 1:10, is", "@a\n" + "Yes.\n" * 29]
 
 
 @pytest.mark.parametrize("text", [*MARKS, *UNMARKED])
@@ -551,6 +552,7 @@ def test_what_is_not_prose_by_its_name_is_refused(reader, name, tmp_path):
      '{"text": "Words."}\n', "% a comment\n\\documentclass{article}\n", "WARC/1.0\r\nWARC-Type: warcinfo\r\n",
      "<TEI><text/></TEI>", '[\n {"text": "Words."}]', "From a@b Mon Jan 5 10:00:00 2026\nWords.\n", 'msgid "Words"\n',
      "<doc id=\"1\">\n<s>\nWords\tNNS\tword\nrun\tVB\trun\n", "From: a@b\nSubject: c\n\nWords.\n",
+     "To: a@b.de\nDate: c\n\nWords.\n", "[00:12.00]Words.\n", "{0}{25}Words.\n", "[Script Info]\n", "@book{a,\n t={W}}",
      "\\id GEN\n\\v 1 Words.\n", "# global.columns = ID FORM\n1\tWords\n", '<doc id="7">\nWords.\n', "a b O\n" * 3],
 )  # fmt: skip
 @pytest.mark.parametrize("reader", ["text", "books", "lines"])
