@@ -24,7 +24,7 @@ TOKENIZED = (
     r"hyphens by sed 's/ @\(.\)@ /\1/g'"
 )
 ENDS = r"texts with \n for line ends, written twice; put line ends there"
-ENTITIES = "texts with entities of HTML or tags: &quot;, <br>, [/b], [x](http…); put characters there, take tags out"
+ENTITIES = "texts with entities of HTML or tags, as &quot;, <br>, [/b], [x](http…); put characters there, take tags out"
 _TAGS = re.compile(
     r"(?i)<(?:br ?/?|/(?:p|div|a|b|i|em|strong|span|li|ul|td|h[1-6]))>|\[/(?:b|i|u|quote|url|img)\]|\]\(https?://"
 )

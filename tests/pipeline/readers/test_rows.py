@@ -522,7 +522,7 @@ MARKS += ["A lamp. ||| Une lampe.", "__label__a A lamp.", "Ann, [1.2.2026 14:03]
 
 
 UNMARKED = ["The lamp (an old one) shines and shines, *really*, and does not rest.", "वह दिल्ली में रहता है|"]
-UNMARKED += ["Long, and cold,", "2023年 月曜日、ランプ", "In 2, 1. x = 2", "In 1806, at 1:10, is", "@a\n" + "Yes.\n" * 29]
+UNMARKED += ["Long, and cold,", "2023年 月曜日、ランプ", "In 2, x = 2", "In 1806, at 1:10, is", "@a\n" + "Yes.\n" * 29]
 
 
 @pytest.mark.parametrize("text", [*MARKS, *UNMARKED])
