@@ -20,7 +20,7 @@ WRAP = 120
 _BREAK = re.compile(r"\r\n|\r|\n|\f|\x85")
 _HEADING = re.compile(r"(#{1,6})\s++(.*)$")  # any number of # may end the line
 _RULE = re.compile(r"\s*([-_=*~.])(\s*\1){2,}\s*$")
-_ITEM = re.compile(r"\s*(?:[*-]|\d{1,2}[.)])\s")
+_ITEM = re.compile(r"\s*(?:[*+•-]|\d{1,2}[.)])\s(?:\[[ xX]\]\s)?")
 # Words that a line end divides: by marks that say so, or by a hyphen, which a word may have of its own.
 _DIVIDED = re.compile(r"(?<=[^\W\d_])[¬⸗]\s*\n\s*(?=[^\W\d_])")
 _HYPHEN = re.compile(r"(?<![^\W\d_])([^\W\d_]++)[-‐]\n([^\W\d_]++)|(?<=[^\W\d_][-‐])\n(?=\w)")
@@ -63,7 +63,7 @@ _OF_EDITIONS = {
     "notes": re.compile(rf"^[ \t]*\[Footnote [^\[\]:]{{1,9}}:{_INNER}\]", re.MULTILINE),
     "lines of contents": re.compile(r"^.*(?:[ .]\.){4,}[ .]*\d+[ \t]*$", re.MULTILINE),
     "numbers of pages": re.compile(
-        r"\[(?:Pg|Page|p\.) ?[\divxlc]+\] ?|\[Blank Page\]|\{(?:\d{1,4}|[ivxlc]+)\}", re.IGNORECASE
+        r"\[(?:Pg|Page|p\.) ?[\divxlc]+\] ?|\[Blank Page\]|(?<![\^_])\{(?:\d{1,4}|[ivxlc]+)\}", re.IGNORECASE
     ),
 }
 _OF_MARKDOWN = {
@@ -75,13 +75,16 @@ _OF_MARKDOWN = {
     "blocks of code": re.compile(r"^[ \t]*(```+|~~~+).*\n(?:(?![ \t]*\1).*\n)*+[ \t]*\1.*$", re.MULTILINE),
     "lines of tables": re.compile(r"^[ \t]*\|.*\|[ \t]*$", re.MULTILINE),
     "notes": re.compile(r"^\[\^[^\]\n]+\]:.*(?:\n[ \t]+\S.*)*+", re.MULTILINE),
+    "attributes": re.compile(r"^:::.*$|[ \t]*\{[#.:][^{}\n]*\}[ \t]*$", re.MULTILINE),
     "addresses of links": re.compile(r"^ {0,3}\[[^\]^\n]+\]: +(?=\S*(?:[/#]|\.\w))\S+(?: +[\"'(].*)?$", re.MULTILINE),
     "tags of HTML": re.compile(
         r"(?<!`)</?(?:a|b|i|p|u|br|em|hr|div|img|span|small|strong|center|details|summary)(?=[\s/>])[^<>]*+>"
     ),
     "marks of quotations": re.compile(r"^(?: {0,3}>)+ ?", re.MULTILINE),
 }
-_ESCAPED = re.compile(r"\\([!-/:-@\[-`{-~])")  # in Markdown
+_BLOCK = re.compile(r"</?(?:br|p|div|hr|center|details|summary)\b")
+_ESCAPED = re.compile(r"\\([!-/:-@\[-`{-~]|(?=\s))")  # in Markdown; before a blank, it was at the end of a line
+_VERBATIM = re.compile(r"(?<!`)(``?)(?!`)([^`\n]+)\1(?!`)|<((?:https?:|mailto:)[^\s<>]+)>")  # code, an address
 _ENTITY = re.compile(r"&#?\w+;")  # with its end: addresses have parameters, as &region=1
 _ANCHOR = re.compile(r"\[(?:\^[^\[\]\n]++|\d{1,3}|[A-Z*†])\]")
 
@@ -91,7 +94,9 @@ _LINK = re.compile(rf"\[([^\][]*)\]{_TARGET}")
 # Links and images of Markdown whose address is elsewhere; numbers are notes.
 _REFERENCE = re.compile(r"(?:!\[[^\[\]]*+\]|(?<![\w\]\\])\[((?:\\.|[^\[\]\\])*+)\])\[(?:[^\W\d][^\[\]]*+)?\]")
 _EMPHASIS = re.compile(r"(?<![\w*\\])([_*]{1,3})(?=[^\s_*])([^_*]*?[^\s_*])\1(?![\w*])")
-_BOLD = re.compile(r"(?<![\w=])=(?=[^\s=])([^=\n]*?[^\s=])=(?![\w=])")
+# Bold, spaced and other type, as editions mark them: =bold=, ~so~, +so+, #so#, ~~struck out~~; 10^{6}, H_{2}O, M^{r}.
+_BOLD = re.compile(r"(?<![\w=~+#])([=~+#]{1,2})(?=[^\s=~+#-])([^=~+#\n]*?[^\s=~+#])\1(?![\w=~+#])")
+_RAISED = re.compile(r"(?:(\^)(?=\{[-−]?\d+\})|[\^_])\{([^{}\s]{1,9})\}")
 
 # UTF-8 that was once read as Latin-1 or cp1252: é has become Ã©, a dash â€”.
 _CP1252 = {ord(letter): chr(byte) for byte, letter in CP1252.items() if ord(letter) != byte}
@@ -122,7 +127,7 @@ def parse(text: str, *, markdown: bool = False) -> Book:
     found = "\n".join(filter(None, map(plain, _paragraphs(kept.split("\n"), ends, markdown))))
     if markdown:
         found = _REFERENCE.sub(r"\1", _REFERENCE.sub(r"\1", found))  # a link may be of an image
-        found = _ENTITY.sub(lambda entity: unescape(entity[0]), _ESCAPED.sub(r"\1", found))
+        found = _ENTITY.sub(lambda entity: unescape(entity[0]), _ESCAPED.sub(r"\1", _VERBATIM.sub(r"\2\3", found)))
     return Book(found, whole != text, ends.joined, passed)
 
 
@@ -130,7 +135,7 @@ def _without_marks(text: str, markdown: bool) -> tuple[str, Counter[str]]:
     """Return a text without what editions or Markdown put into it, and how often there was what."""
     passed = Counter[str]()
     for what, mark in _OF_MARKDOWN.items() if markdown else _OF_EDITIONS.items():
-        text, count = mark.subn("", text)
+        text, count = mark.subn(lambda left: "\n" * bool(_BLOCK.match(left[0])), text)
         passed[what] += count
     if passed["notes"]:
         text, passed["numbers of notes"] = _ANCHOR.subn("", text)
@@ -200,7 +205,7 @@ def plain(paragraph: str) -> str:
     paragraph = _LINK.sub(r"\1", _IMAGE.sub("", paragraph))
     if "_" in paragraph or "*" in paragraph:
         paragraph = _EMPHASIS.sub(r"\2", paragraph)
-    return " ".join(_BOLD.sub(r"\1", paragraph).split())
+    return " ".join(_RAISED.sub(r"\1\2", _BOLD.sub(r"\2", paragraph)).split())
 
 
 def _is_misread(text: str) -> bool:

@@ -37,6 +37,7 @@ _BY_CLASS = {what: re.compile(f"(?:.*[-_])?(?:{words})", re.IGNORECASE) for what
 _HIDDEN = re.compile(r"(?:.*[-_])?hidden|sr-only|screen-?reader(?:-text)?|x-ebookmaker-drop|d-none", re.IGNORECASE)
 _UNSEEN = re.compile(r"\bdisplay\s*:\s*none\b|\bvisibility\s*:\s*hidden\b", re.IGNORECASE)
 _VOID = ("area", "br", "col", "hr", "img", "input", "link", "meta", "source", "wbr")
+_NOTE = re.compile(r"\s*(?:\[\w{1,3}\]|[*†‡§])\s*")  # of a note, in a link without a class
 _NUMBER = re.compile(r"\W*(?:(?:pg|page|p|seite|s)\b\W*)?(?:\d+|[ivxlcdm]+|[a-z])?\W*", re.IGNORECASE)
 _NAMES = ("epub:type", "role", "class")
 _READINGS = ("rt", "rp", "rtc")  # of ruby; their end tags may be missing
@@ -70,6 +71,7 @@ class _Paragraphs(HTMLParser):
         self.dropped = 0
         self.reading = False  # within a reading of ruby
         self.veil: list[str] = []  # open tags of a hidden part
+        self.link = 0  # how much was open where a link to a place began
         self.around = set[str]()  # open tags that make a number one of a note: a link, and what is raised
         self.mark: list[str] = []  # open tags within a number that is not part of the text
         self.marked: list[str] = []  # the kind of the number, and what is in it
@@ -86,6 +88,7 @@ class _Paragraphs(HTMLParser):
         kind = next(filter(None, (_mark(name, value or "") for name, value in attrs)), "")
         if tag == "sup" or (tag == "a" and any(name == "href" and "#" in (value or "") for name, value in attrs)):
             self.around.add(tag)
+            self.link = len(self.open)
             kind = kind or ("numbers of notes" if len(self.around) > 1 else "")
         if kind or tag in self.mark:
             self.marked = self.marked or [kind]
@@ -110,6 +113,9 @@ class _Paragraphs(HTMLParser):
         if self.veil:
             self.veil = self.veil[tag == self.veil[0] :]
             return
+        if tag == "a" and tag in self.around and _NOTE.fullmatch("".join(self.open[self.link :])):
+            del self.open[self.link :]
+            self.passed["numbers of notes"] += 1
         self.around.discard(tag)
         self.dropped = max(0, self.dropped - (tag in _DROPPED))
         if tag in self.mark:

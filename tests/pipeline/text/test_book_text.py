@@ -187,7 +187,8 @@ def test_joined_words_are_counted():
         ("The [Pg 12]keeper slept{13} well.", "The keeper slept well.", {"numbers of pages": 2}),
         ("[PAGE xii] The keeper slept. [Sidenote: He snored.]", "The keeper slept.",
          {"numbers of pages": 1, "notes in the margin": 1}),
-        ("He saw =bold= ships, x=y=z, a = b.", "He saw bold ships, x=y=z, a = b.", {}),
+        ("He saw =bold= ~old~ #red# ships, x=y=z, a = b, +1.", "He saw bold old red ships, x=y=z, a = b, +1.", {}),
+        ("M^{r} B saw{9} 10^{6} m of H_{2}O.", "Mr B saw 10^6 m of H2O.", {"numbers of pages": 1}),
         ("[Illustration: A [lamp]\nat night]\n\nNight.", "Night.", {"illustrations": 1}),
         ("Ships.[1]\n\n[Footnote 1: Or boats, as [some] say\nin the north.]", "Ships.",
          {"notes": 1, "numbers of notes": 1}),
@@ -216,4 +217,5 @@ def test_of_markdown_the_prose_is_read():
     book = parse("".join(parts.values()) + text.replace("/", "\n"), markdown=True)
     assert book.text.split("\n") == ["Quoted & so.", "T", "T b a g x[i][j] [a][b] _e_", "o", "l l"]
     assert book.passed == {**dict.fromkeys(parts, 1), "numbers of notes": 1}
-    assert parse("+++\na\n+++\n---\n\n[A]: No.\n<u,v> `<p>` &reg", markdown=True).text == "[A]: No. <u,v> `<p>` &reg"
+    assert parse("+++\na\n+++\n---\n\n[A]: No.\n<u,v> `<p>` &reg", markdown=True).text == "[A]: No. <u,v> <p> &reg"
+    assert parse("+ A<br>b ~~c~~\\\n d\n+ [x] <http://e> {#f}", markdown=True).text == "A b c d\nhttp://e"

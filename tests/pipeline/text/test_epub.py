@@ -191,6 +191,7 @@ def test_all_text_of_a_page_is_read(page, text):
         ('word<a class="footnote_anchor">1</a> here', "word here", "numbers of notes"),
         ('word<sup><a href="#n1">1</a></sup> here', "word here", "numbers of notes"),
         ('word<a href="notes.xhtml#n1"><sup>*</sup></a> here', "word here", "numbers of notes"),
+        ('word<a href="#n1">[1]</a> here', "word here", "numbers of notes"),
         ('10<sup>6</sup> m<sup>2</sup>, see <a href="#p12">12</a>', "10^6 m2, see 12", None),
         ('<span class="linenum">10</span>Arms I sing', "Arms I sing", "numbers of lines"),
         ('seen <span class="hidden">not this</span>', "seen", "hidden parts"),
