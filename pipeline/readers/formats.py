@@ -25,7 +25,7 @@ _MARK = re.compile(r"(?:[<\\(\[{@%#~&$*|/]++|[^\W_]++[_/|=<>{}\\]++)(?=\w)")
 _BEGUN = re.compile(r"(?:__label__|(?:[A-Za-z(]++\.? (?=\d++[:.]))?[!-/:-~]*+\d)[!-~]*+[ \t]")
 # A time alone, at the end or with seconds, as of captions, chats and logs; the bars between translations.
 _DIVIDED = re.compile(
-    r"(?:.*[\s,(\[])?\d{1,2}:\d\d(?:[:.,]\d++)*+(?: ?[APap]\.?[Mm]\.?)?[)\]]?$|.*(?:\d:\d\d:\d\d|\|\|\|)"
+    r"(?:.*[\s,(\[])?\d{1,2}:\d\d(?:[:.,]\d{1,3}){0,2}+(?: ?[APap]\.?[Mm]\.?)?[)\]]?$|.*(?:\d:\d\d:\d\d|\|\|\|)"
 )
 _ALONE = re.compile(r"(?:[@\\<]\w++>?|=[= ]*+(?<= )[^=]++(?<= )=[= ]*+)$")  # a line of its own: @highlight, = Title =
 MARKED = (
@@ -101,9 +101,8 @@ def is_marked(text: str) -> bool:
     if len(words) < _LOOKED_AT:
         return False
     lines = [line.strip().replace("\r", " ") for line in head.split("\n") if line.strip()]
-    begun, alone, marks, divided = (
-        sum(map(bool, map(each.match, lines))) for each in (_BEGUN, _ALONE, _MARK, _DIVIDED)
-    )
+    kinds = (_BEGUN.match, _ALONE.match, _MARK.match, _DIVIDED.match)
+    begun, alone, marks, divided = (sum(map(bool, map(has, lines))) for has in kinds)
     numbered = begun > _NEARLY * len(lines) and len(lines) >= _LOOKED_AT
     if not numbers(head) and (numbered or any(has_columns(lines, mark) for mark in "\t,;|")):
         return True
