@@ -17,6 +17,7 @@ _DEEPER = "<div><div><div>"  # a list counts as content from the fourth element 
 # 10 with a raised 6 is not 106; the mark comes first, to let a search jump.
 EXPONENT = r"{0}(?<=\d{0})(?=(?:[-\u2212\u2013+]|&minus;|&#8722;)?\d)"
 _RAISED = re.compile(EXPONENT.format("<sup>"))
+_FRACTION = re.compile(r"<sup>(?<=\d<sup>)(?=\d++</sup>(?:/|⁄|&frasl;|&#8260;))")  # 5<sup>1</sup>/<sub>2</sub>
 _TIME = re.compile(r"(?<=[^\s<>] )<time\b[^<>]*+>([^<>]*+)</time>")  # within a sentence: left out otherwise
 _SKIPPED = ["img", "svg", "footer", "rt", "rp", "annotation", "[role=doc-noteref]"]
 # What MediaWiki puts around the prose, also in dumps of Wikimedia Enterprise and in ZIM; wikitext has it in templates.
@@ -33,8 +34,8 @@ _UNDIVIDED = re.compile(r"(?=</(?:summary|legend)\s*+>)")  # blocks, of which th
 
 
 def exponents_apart(page: str) -> str:
-    """Return a page with ^ between a number and its exponent."""
-    return _RAISED.sub("^<sup>", page) if "<sup>" in page else page
+    """Return a page with ^ between a number and its exponent, and a blank between one and a fraction."""
+    return _RAISED.sub("^<sup>", _FRACTION.sub(" <sup>", page)) if "<sup>" in page else page
 
 
 def text_of(page: str) -> str:

@@ -222,9 +222,11 @@ class Templates:
         if "{{" in name:
             name, bar, content = self.expand(body).partition("|")
         rule = self._rule(_key(name))
-        if rule is None:
-            return _placed(match)
-        return "" if rule is _NOTHING else self.shown(name, _arguments(bar + self.expand(content)))
+        if rule is None or rule is _NOTHING:
+            return "" if rule else _placed(match)
+        shown = self.shown(name, _arguments(bar + self.expand(content)))
+        apart = "/" in shown and shown[0].isdigit() and match.string[match.start() - 1].isdigit()  # 5{{frac|1|2}}
+        return f" {shown}" if apart else shown
 
 
 def _placed(template: re.Match[str]) -> str:
