@@ -310,16 +310,10 @@ def _revise(page: Page, revision: Element) -> None:
 
 def _complete(page: Page, element: Element) -> None:
     """Copy the fields outside the revisions into `page`."""
-    for part in element:
-        tag, value = local(part), part.text or ""
-        if tag == "title":
-            page.title = value
-        elif tag == "id":
-            page.id = value
-        elif tag == "ns":
-            page.namespace = int(value)
-        elif tag == "redirect":
-            page.redirect = True
+    parts = {local(part): part.text or "" for part in element}
+    page.title, page.id = parts.get("title", page.title), parts.get("id", page.id)
+    page.namespace = int(parts["ns"]) if "ns" in parts else page.namespace
+    page.redirect = page.redirect or "redirect" in parts
 
 
 def _check_root(file: CompressedFile, tag: str) -> str:

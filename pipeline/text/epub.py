@@ -222,18 +222,18 @@ class _Members:
 def _read(archive: zipfile.ZipFile, language: str, encoding: str | None) -> Book:
     members = _Members(archive)
     encrypted = _encrypted(members) if "META-INF/encryption.xml" in archive.namelist() else ()
-    root = _find(ET.fromstring(members.read("META-INF/container.xml")), "rootfile")
+    root = ET.fromstring(members.read("META-INF/container.xml")).findall(".//{*}rootfile")
     packages = [one.get("full-path", "").lstrip("/") for one in root if _MEDIA.match(one.get("media-type", "")) is None]
     if not packages:
         raise Broken("META-INF/container.xml does not name a package file")
     package_path = packages[0]
     package = ET.fromstring(decode_page(members.read(package_path), language, encoding))
-    items = {item.get("id", ""): item for item in _find(package, "item")}
+    items = {item.get("id", ""): item for item in package.findall(".//{*}item")}
     passed = Counter({"other editions": len(root) - 1})
     lines: list[str] = []
     read: set[str] = set()
     names: set[str] = set()  # of files: places may be of one and the same
-    for reference in _find(package, "itemref"):
+    for reference in package.findall(".//{*}itemref"):
         item = _readable(items, reference.get("idref", ""), read)
         if isinstance(item, str):
             passed[item] += 1
@@ -251,7 +251,7 @@ def _read(archive: zipfile.ZipFile, language: str, encoding: str | None) -> Book
     passed["pages out of the reading order"] = sum(i.get("media-type") in _PAGES for i in others)
     kept = without_licence([line for paragraph in lines for line in (paragraph, "")])
     passed.pop("", None)
-    title = next((" ".join(one.text.split()) for one in _find(package, "title") if one.text), "")
+    title = next((" ".join(one.text.split()) for one in package.findall(".//{*}title") if one.text), "")
     return Book("\n".join(filter(None, kept)), False, passed=+passed, title=title)
 
 
@@ -271,12 +271,7 @@ def _readable(items: dict[str, Element], name: str, read: set[str]) -> Element |
     return "pages that the manifest lacks"
 
 
-def _find(root: Element, tag: str) -> list[Element]:
-    """Return the elements with a tag name, in any namespace."""
-    return [found for found in root.iter() if str(found.tag).rpartition("}")[2] == tag]
-
-
 def _encrypted(members: _Members) -> set[str]:
     """Return the names of the members that are encrypted."""
-    listed = _find(ET.fromstring(members.read("META-INF/encryption.xml")), "CipherReference")
+    listed = ET.fromstring(members.read("META-INF/encryption.xml")).findall(".//{*}CipherReference")
     return {unquote(found.get("URI", "")) for found in listed}

@@ -175,8 +175,6 @@ _COMPUTED: dict[str, Rule] = {
     "old_style": lambda arguments: ", ".join(filter(None, map(arguments.get, "12"))),
     # {{ship|HMS|Victory|1765}}: HMS Victory
     "ship": lambda arguments: " ".join(filter(None, map(arguments.get, "12"))),
-    # {{e|24}}: ×10^24
-    "power": lambda arguments: f"×10^{_shown('1', arguments)}",
     "value": _quantity,
     # {{circa|1500|1510}}: c. 1500 – c. 1510
     "circa": lambda arguments: " – ".join(f"c. {each}" for each in _numbered(arguments) if each) or TEMPLATE,
