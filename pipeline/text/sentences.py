@@ -28,7 +28,7 @@ _MORE = "[༎༏༐༑༔།]"  # may follow one another: where they begin, none
 _UNKNOWN = re.compile(rf"(?<!{_MORE})(?<!{_MORE} )(?:[៕༎༏༐༑༔།᱾᱿]|፡፡|។(?!ល។))(?: ?{_MORE})*+{_CLOSED} *(?=[^ \n])")
 _MARKS = "៕༎༏༐༑༔།᱾᱿፡។"  # one of which each end above has: a look for them is 20 times as fast
 # Brackets that begin a sentence, but close the one before.
-_CLOSING = ")]}）］｝〕】》〉」』"
+_CLOSING = re.compile("(?: ?[])}）］｝〕】》〉」』])+")
 
 _PIECE = re.compile(
     rf".{{1,{LONGEST}}}(?=\s|$)"  # up to the last space that fits,
@@ -65,14 +65,13 @@ def split_sentences(text: str, language: str, *, by_lines: bool = False) -> list
         parts = []
         for line in text.split("\n"):
             parts += [*(_segment(language, line) or [line]), "\n"]
-    found, continues = list[str](), False
+    found, space = list[str](), "\n"  # before the next part
     for part in parts:
-        sentence = part.strip()
-        while continues and sentence and sentence[0] in _CLOSING:
-            found[-1] += sentence[0]
-            sentence = sentence[1:].lstrip()
-        continues = not part.endswith("\n")
-        if sentence:
+        if closing := _CLOSING.match(space + part):
+            found[-1] += closing[0]
+            part = f"{space}{part}"[closing.end() :]
+        space = part[len(part.rstrip()) :]
+        if sentence := part.strip():
             found.append(sentence)
     if max(map(len, found), default=0) > LONGEST:
         found = [piece for sentence in found for piece in _capped(sentence)]

@@ -6,7 +6,7 @@ from collections import Counter
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from pipeline import prepare
@@ -119,6 +119,7 @@ def test_words_are_what_white_space_divides(text):
     st.sampled_from(["en", "zh", "ja"]),
     st.booleans(),
 )
+@example(text="It rained . ) It stopped.", language="en", by_lines=False)
 def test_sentences_and_what_is_before_them_make_the_text(text, language, by_lines):
     assume(cleaned := clean(text))
     parts = split_sentences(cleaned, language, by_lines=by_lines)
