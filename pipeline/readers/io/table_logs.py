@@ -38,18 +38,20 @@ def live(found: list[File], listed: list[File]) -> list[File]:
     """Return the files of tables that count today; `listed` are all of the folder, if it is one.
 
     Raises:
-        InputError: a table is of another kind, or its log cannot be read.
+        InputError: a table is of another kind or lacks a file, or its log cannot be read.
     """
     # Whole paths: `.` may be within a table.
     whole = {file: file.absolute() if isinstance(file, Path) else file for file in (*listed, *found)}
-    roots = {str(whole[file].parent.parent) for file in listed if file.parent.name in (_LOG, "metadata")}
+    within = {str(whole[file].parent.parent) for file in listed if file.parent.name in (_LOG, "metadata")}
     local = [whole[file].parent for file in found if isinstance(file, Path)]  # a store takes its time to answer
-    roots |= {str(folder) for parent in set(local) for folder in _upwards(parent)}
+    roots = within | {str(folder) for parent in set(local) for folder in _upwards(parent)}
     if found and isinstance(found[0], places.Remote) and not listed and not str(found[0]).startswith(hub.SCHEME):
         roots |= {str(folder) for folder in _upwards(found[0].parent)[:2]}
     for root in sorted(roots):
         if places.is_folder(places.at(f"{root}/{_LOG}")):
             current = {f"{root}/{name}" for name in _current(root)}
+            if root in within and (lost := current.difference(map(str, whole.values()))):
+                raise InputError(f"this Delta table lacks {min(lost)}, which its log has; {_SAVED}", path=root)
             found = [file for file in found if not (name := str(whole[file])).startswith(f"{root}/") or name in current]
         elif places.is_folder(places.at(f"{root}/metadata")) and places.matching(f"{root}/metadata/*.metadata.json"):
             raise InputError(ICEBERG, path=root)

@@ -395,6 +395,7 @@ def test_of_a_delta_table_the_live_files_are_read(here, where, tmp_path, monkeyp
 
 
 @pytest.mark.parametrize("more", [{"add": {"path": "a.parquet", "deletionVector": {"x": 1}}},
+                                  {"add": {"path": "gone.parquet"}}, {"add": {"path": "file:///else/b.parquet"}},
                                   {"metaData": {"configuration": {"delta.columnMapping.mode": "name"}}}])  # fmt: skip
 def test_a_delta_table_that_needs_more_than_its_files_is_refused(more, tmp_path):
     table(tmp_path, "a.parquet")
@@ -458,6 +459,16 @@ ROW = {"sections": SECTIONS, "scores": [0.9, 0.1], "langs": ["en", "fr"]}
 def test_names_reach_into_lists(reader, where, kept, tmp_path):
     path = rows_in(tmp_path, reader, [ROW])
     assert texts(reader, path, text="sections.has_parts.value", where=where) == (["One.\nTwo."] if kept else [])
+
+
+@pytest.mark.parametrize("reader", ["jsonl", "parquet"])
+def test_fields_of_the_items_of_a_list_are_read_item_by_item(reader, tmp_path):
+    said = [{"role": "user", "said": {"text": ["Hi.", "You?"]}}, {"role": "bot", "said": None}, {"role": None}]
+    path = rows_in(tmp_path, reader, [{"chats": [{"turns": said}, {"turns": said[:1]}]}, {"chats": []}])
+    text = ["chats.turns.role", "chats.turns.said.text"]
+    assert texts(reader, path, text=text) == ["user\nHi.\nYou?\nbot\nuser\nHi.\nYou?", ""]
+    path = rows_in(tmp_path, reader, [{"meta": {"b": ["1", "2"], "a": ["3", "4"]}}])
+    assert texts(reader, path, text=["meta.a", "meta.b"]) == ["3\n4\n1\n2"]
 
 
 def test_names_reach_into_maps_of_arrow_and_one_that_no_item_has_is_named(tmp_path):
