@@ -2,7 +2,7 @@
 # dev.langchain4j:langchain4j-embeddings 1.19.0-beta29 (OnnxEmbeddingModel), Java 17, beside tokenizers 0.23.3 and onnx
 # 1.23.2 (PyPI).
 #
-# Guess: "many models can be used, as long as they are in the ONNX format", so the encoder gets what tokenizer.json says.
+# Guess: "many models can be used, as long as they are in the ONNX format": the encoder gets what tokenizer.json says.
 # Seen: it cuts a text, joins the entries' names and cuts that again. Of byte-level BPE, as RoBERTa's family has it,
 #   names are not the text: "Ġ" before a word becomes two bytes of its own, a letter beyond ASCII several. The encoder
 #   gets other entries for each text of two words. Unigram is right, as WordPiece is.
