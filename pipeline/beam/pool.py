@@ -33,23 +33,23 @@ SECRET = "BERT_POOL_SECRET"  # environment: what a pool and those who may use it
 
 def secret() -> str:
     """Return the environment's secret, else that of this user, made in a file at the first use."""
-    if given := os.environ.get(SECRET):
-        return given
+    if value := os.environ.get(SECRET):
+        return value
     path = places.user_cache() / "pool.secret"
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile("w", dir=path.parent) as made:  # of this user alone
-            made.write(secrets.token_hex(16))
-            made.flush()
+        with tempfile.NamedTemporaryFile("w", dir=path.parent) as file:  # of this user alone
+            file.write(secrets.token_hex(16))
+            file.flush()
             with contextlib.suppress(FileExistsError):  # made by another process meanwhile
-                os.link(made.name, path)
+                os.link(file.name, path)
     return path.read_text()
 
 
 def environment(place: str, key: str) -> str:
     """Return Beam's `environment_config` for a pool at HOST:PORT, or in JSON, with its secret."""
-    given: dict[str, Any] = json.loads(place) if place.startswith("{") else {"url": place}
-    return json.dumps(given | {"params": {"secret": key} | (given.get("params") or {})})
+    settings: dict[str, Any] = json.loads(place) if place.startswith("{") else {"url": place}
+    return json.dumps(settings | {"params": {"secret": key} | (settings.get("params") or {})})
 
 
 class Pool(fn_services.BeamFnExternalWorkerPoolServicer):

@@ -167,10 +167,10 @@ def check_options(runner: RunnerConfig) -> None:
     A job service may have options of its own: there, only what looks like a typo is refused.
     """
     flags = beam_patches.known_options()
-    known = sorted({*flags, *(flag.removeprefix("no_") for flag in flags), *OWN_OPTIONS})
+    names = sorted({*flags, *(flag.removeprefix("no_") for flag in flags), *OWN_OPTIONS})
     strict = runner.name not in SERVICES
-    for name in sorted(set(runner.options) - set(known)):
-        near = difflib.get_close_matches(name, known, n=1, cutoff=0.6 if strict else 0.8)
+    for name in sorted(set(runner.options) - set(names)):
+        near = difflib.get_close_matches(name, names, n=1, cutoff=0.6 if strict else 0.8)
         if near or strict:
             key = f"runner.options.{name}"
             cure = f"did you mean runner.options.{near[0]}?" if near else "remove it"
@@ -247,10 +247,10 @@ def in_turns(runner: RunnerConfig, subtasks: int) -> RunnerConfig:
     A subtask holds all that its worker sends until the worker has finished. With blocking
     exchanges, subtasks wait for slots.
     """
-    given = {key: value for key, value in runner.options.items() if value is not None}
-    parallelism = max(subtasks, given.get("parallelism", 1))
-    own = {"execution_mode_for_batch": "BATCH_FORCED", **given, "parallelism": parallelism}
-    return dataclasses.replace(runner, options=own)
+    chosen = {key: value for key, value in runner.options.items() if value is not None}
+    parallelism = max(subtasks, chosen.get("parallelism", 1))
+    options = {"execution_mode_for_batch": "BATCH_FORCED", **chosen, "parallelism": parallelism}
+    return dataclasses.replace(runner, options=options)
 
 
 def service(runner: RunnerConfig, flags: Flags, pool: Pool | None) -> Engine:

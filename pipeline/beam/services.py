@@ -152,12 +152,12 @@ class Job:
         """Return the error for a job that failed for this reason; `begun`: a worker had started."""
         if _KILLED in reason:
             return self.cancelled()
-        if found := re.search(r"No module named '([\w.]+)'", reason):
+        if match := re.search(r"No module named '([\w.]+)'", reason):
             return self.no_worker(
-                f"the workers' Python has no module {found[1]}; install the same bert-pipeline there as here"
+                f"the workers' Python has no module {match[1]}; install the same bert-pipeline there as here"
             )
-        if found := re.search(r"a worker did not start in [^\n]*", reason):
-            return ConfigError(f"{found[0]}", "runner.options.environment_config")
+        if match := re.search(r"a worker did not start in [^\n]*", reason):
+            return ConfigError(f"{match[0]}", "runner.options.environment_config")
         if "Traceback (most recent call last)" in reason:
             start = reason.index("Traceback (most recent call last)")
             python = re.split(r"\n\s+at (?:java|org|com)\.", reason[start:])[0]

@@ -50,12 +50,12 @@ class Tokenize(Task):
             self.wordpiece = vocabulary(self.plan.config.vocab, self.plan.info.tokenizer)
             self.removed = filters.removed(self.plan.config.filters.remove)
 
-    def work(self, number: int, given: Iterable[FileRange]) -> Left:
-        """Read the splits, or take what an earlier start has read; leave their documents by bucket."""
-        plan, account, splits = self.plan, DocumentCounts(), list(given)
-        report, size = Report(plan.report(plan.read_account(number))), sum(split.size for split in splits)
-        name = entry_name(plan.reading, splits)
-        unit = plan.units.read(name) or self.read(name, splits, report)
+    def work(self, number: int, inputs: Iterable[FileRange]) -> Left:
+        """Read the ranges, or take what an earlier start has read; leave their documents by bucket."""
+        plan, account, ranges = self.plan, DocumentCounts(), list(inputs)
+        report, size = Report(plan.report(plan.read_account(number))), sum(split.size for split in ranges)
+        name = entry_name(plan.reading, ranges)
+        unit = plan.units.read(name) or self.read(name, ranges, report)
         if unit is None:
             return
         account.merge(DocumentCounts.from_json(unit[0]))
@@ -70,18 +70,18 @@ class Tokenize(Task):
             plan.units.remove([name])  # what is kept of a reading holds none of them either
         report(size, account.documents["read"], ended=True)
 
-    def read(self, name: str, splits: Splits, report: Report) -> CachedRead | None:
-        """Read the documents of the splits and tokenize them; None if another task has found an error."""
+    def read(self, name: str, ranges: Splits, report: Report) -> CachedRead | None:
+        """Read the documents of the ranges and tokenize them; None if another task has found an error."""
         account = DocumentCounts()
-        found = TokenizedDocuments(self.plan, account)
+        documents = TokenizedDocuments(self.plan, account)
 
         def tables() -> Iterator[pa.Table]:
-            for chunk in self.intake.chunks(splits, account, report):
+            for chunk in self.intake.chunks(ranges, account, report):
                 if self.plan.error_note.exists():
                     raise Cancelled
                 if chunk:
-                    yield found.add(self.wordpiece, chunk)
-            account.totals.update(found.coverage.counts())
+                    yield documents.add(self.wordpiece, chunk)
+            account.totals.update(documents.coverage.counts())
 
         with contextlib.suppress(Cancelled):
             self.plan.units.write(name, tables(), account.to_json)
@@ -94,9 +94,9 @@ class Tokenize(Task):
         assert threshold is not None
         hashes, signatures = documents.signatures(documents.taken)
         yield from divided(SIGNATURES, minhash.joined(hashes, signatures), hashes[:, 1], tasks)
-        gone = minhash.band_entries(*documents.signatures(documents.gone), threshold)
-        gone[:, 0] |= minhash.GONE
-        entries = np.concatenate([minhash.band_entries(hashes, signatures, threshold), gone])
+        removed = minhash.band_entries(*documents.signatures(documents.gone), threshold)
+        removed[:, 0] |= minhash.GONE
+        entries = np.concatenate([minhash.band_entries(hashes, signatures, threshold), removed])
         yield from divided(BANDS, entries, entries[:, 1], tasks)
 
 
@@ -105,14 +105,14 @@ class PairCandidates(Task):
 
     main, step = PAIRS, "near duplicates"
 
-    def work(self, number: int, given: Blocks) -> Left:
+    def work(self, number: int, inputs: Blocks) -> Left:
         """Leave the pairs for the task of the larger document, and who needs which signature."""
         tasks = self.plan.layout.near_tasks
-        entries = minhash.from_bytes(self.blobs(given, BANDS), minhash.ENTRY)
+        entries = minhash.from_bytes(self.blobs(inputs, BANDS), minhash.ENTRY)
         pairs = minhash.candidate_pairs(entries)
         yield from divided(PAIRS, pairs, pairs[:, 1], tasks)
-        wanted = minhash.wanted_signatures(pairs, tasks)
-        yield from divided(WANTED, wanted, wanted[:, 2], tasks)
+        requests = minhash.wanted_signatures(pairs, tasks)
+        yield from divided(WANTED, requests, requests[:, 2], tasks)
 
 
 class SendSignatures(Task):
@@ -120,17 +120,17 @@ class SendSignatures(Task):
 
     main, step = SIGNATURES, "near duplicates"
 
-    def work(self, number: int, given: Blocks) -> Left:
+    def work(self, number: int, inputs: Blocks) -> Left:
         """Leave the signatures for each task that needs some."""
-        parts = list(given)
-        asked = minhash.from_bytes(self.blobs(parts, WANTED), minhash.WANTED)
-        if not len(asked):
+        parts = list(inputs)
+        requests = minhash.from_bytes(self.blobs(parts, WANTED), minhash.WANTED)
+        if not len(requests):
             return
-        asked = minhash.distinct(asked)
+        requests = minhash.distinct(requests)
         signed = self.signatures(parts)
-        found = minhash.places(signed, asked[:, 1:])
-        for task, rows in minhash.by_task(asked[:, 0], self.plan.layout.near_tasks):
-            yield task, SIGNATURES, signed[found[rows]].tobytes()
+        positions = minhash.places(signed, requests[:, 1:])
+        for task, rows in minhash.by_task(requests[:, 0], self.plan.layout.near_tasks):
+            yield task, SIGNATURES, signed[positions[rows]].tobytes()
 
 
 class ComparePairs(Task):
@@ -138,16 +138,16 @@ class ComparePairs(Task):
 
     main, step = NEAR, "near duplicates"
 
-    def work(self, number: int, given: Blocks) -> Left:
+    def work(self, number: int, inputs: Blocks) -> Left:
         """Leave the hashes of documents to leave out for the tasks that write them."""
-        plan, parts, filters = self.plan, list(given), self.plan.config.filters
+        plan, parts, filters = self.plan, list(inputs), self.plan.config.filters
         assert filters.near_duplicates is not None
-        found = minhash.near_duplicates(
+        duplicates = minhash.near_duplicates(
             minhash.from_bytes(self.blobs(parts, PAIRS), minhash.PAIR), self.signatures(parts), filters.near_duplicates
         )
-        buckets = [plan.bucket(document.tobytes()) for document in found.astype(">u8")]
+        buckets = [plan.bucket(document.tobytes()) for document in duplicates.astype(">u8")]
         writes = np.array([plan.layout.write_of(bucket) for bucket in buckets], np.uint64)
-        yield from divided(NEAR, found, writes, plan.layout.writes)
+        yield from divided(NEAR, duplicates, writes, plan.layout.writes)
 
 
 class NearDuplicates(beam.PTransform):
@@ -186,11 +186,11 @@ class NearDuplicates(beam.PTransform):
 class Merge(Task):
     """Between the phases, if there would be too many parts: merge one range of one group."""
 
-    def work(self, number: int, given: Blocks) -> Left:
+    def work(self, number: int, inputs: Blocks) -> Left:
         """Merge the documents of one place, for the writing tasks of its range."""
         layout = self.plan.layout
         index = number % layout.ranges
-        tables = map(unpack_block, self.blobs(given, DOCUMENTS))
+        tables = map(unpack_block, self.blobs(inputs, DOCUMENTS))
         for table in in_batches(tables, batch_tokens(self.plan.config)):
             for k, blob in by_bucket(table, layout.write_bounds(index)):
                 yield layout.first_write(index) + k, DOCUMENTS, blob
@@ -199,17 +199,17 @@ class Merge(Task):
 class WriteShards(Task):
     """Phase 2: write the shards of some buckets."""
 
-    def work(self, number: int, given: Blocks) -> Left:
+    def work(self, number: int, inputs: Blocks) -> Left:
         """Write the shards of the documents, without their near duplicates."""
-        plan, parts = self.plan, list(given)
+        plan, parts = self.plan, list(inputs)
         near = minhash.from_bytes(self.blobs(parts, NEAR), minhash.DOCUMENT)
         table = pa.concat_tables(map(unpack_block, self.blobs(parts, DOCUMENTS)))
         report, account = Report(plan.report(plan.write_account(number))), DocumentCounts()
-        found = write_shards.load(plan, number, table, near, account)
+        loaded = write_shards.load(plan, number, table, near, account)
         del table
         plan.check_current()
-        count = len(found.names)
-        write_shards.write(plan, found, account, lambda done: report(done * count))
+        count = len(loaded.names)
+        write_shards.write(plan, loaded, account, lambda done: report(done * count))
         write_text(plan.write_account(number), json.dumps(account.to_json()))
         report(count, ended=True)
         yield from ()

@@ -26,8 +26,8 @@ Left = Iterator[tuple[int, str, bytes | pa.Buffer]]
 
 def divided(kind: str, rows: np.ndarray, numbers: np.ndarray, tasks: int) -> Left:
     """Yield the part of a table that each task gets, by a number of each row."""
-    for task, mine in minhash.by_task(numbers, tasks):
-        yield task, kind, rows[mine].tobytes()
+    for task, chosen in minhash.by_task(numbers, tasks):
+        yield task, kind, rows[chosen].tobytes()
 
 
 class Task(beam.DoFn):
@@ -43,7 +43,7 @@ class Task(beam.DoFn):
     def __init__(self, plan: PreparePlan):
         self.plan = plan
 
-    def work(self, number: int, given: Iterable[Any]) -> Left:
+    def work(self, number: int, inputs: Iterable[Any]) -> Left:
         """Run task `number` of the step, with what earlier ones have left."""
         raise NotImplementedError
 
