@@ -125,8 +125,8 @@ class CachedFolder:
         """Return the local files by relative name, but hidden ones."""
         return visible(self.path)
 
-    def fetch(self, wanted: Mapping[str, str | None], listed: Mapping[str, Info]) -> None:
-        """Fetch what is not here yet of `wanted`, sha256 (None: not known) by relative name.
+    def fetch(self, checksums: Mapping[str, str | None], listed: Mapping[str, Info]) -> None:
+        """Fetch what is not here yet of `checksums`, sha256 (None: not known) by relative name.
 
         Raises:
             StoreError: an object is missing, changed, or does not have its checksum.
@@ -134,27 +134,27 @@ class CachedFolder:
         """
 
         def one(name: str) -> None:
-            path, checksum = inside(self.path, name, self.address), wanted[name]
+            path, checksum = inside(self.path, name, self.address), checksums[name]
             info = listed[name]
-            known = self.entries.get(name)
-            same = known and (known.etag == info.etag if checksum is None else known.sha256 == checksum)
-            if known and same and known.is_of(path):
+            entry = self.entries.get(name)
+            same = entry and (entry.etag == info.etag if checksum is None else entry.sha256 == checksum)
+            if entry and same and entry.is_of(path):
                 return
             if checksum is not None and _has(path, info.size, checksum):
-                if known is None:  # else it is put again: the store's is another
+                if entry is None:  # else it is put again: the store's is another
                     self._note(name, path.stat(), checksum, info.etag)
                 return
-            found = objects.fetch(f"{self.address}/{name}", info, path, checksum)
+            digest = objects.fetch(f"{self.address}/{name}", info, path, checksum)
             # What no stage made is known by its times: a copy has to be as good as the object.
             os.utime(path, ns=(info.mtime_ns, info.mtime_ns))
-            self._note(name, path.stat(), found, info.etag)
+            self._note(name, path.stat(), digest, info.etag)
 
-        missing = next((name for name in wanted if name not in listed), None)
+        missing = next((name for name in checksums if name not in listed), None)
         if missing is not None:
             place = f"{self.address}/{missing}"
             raise StoreError(f"not found, although the manifest names it; make the folder again {BY_FORCE}", path=place)
         try:
-            parallel.each(one, wanted)
+            parallel.each(one, checksums)
         finally:
             self.save_index()
 
@@ -166,10 +166,10 @@ class CachedFolder:
             StoreError, Restart: the store refuses, does not answer, or another process writes here.
         """
         path = self.path / name
-        known = self.entries.get(name)
-        if known is not None and known.is_of(path):
+        entry = self.entries.get(name)
+        if entry is not None and entry.is_of(path):
             return
-        stat, seen = path.stat(), known.etag if known is not None else None
+        stat, seen = path.stat(), entry.etag if entry is not None else None
         if stat.st_size <= LARGEST:  # as one piece: it may grow meanwhile
             data = path.read_bytes()
             checksum = hashlib.sha256(data).hexdigest()
@@ -211,8 +211,8 @@ class CachedFolder:
         self.hold()
         place = f"{self.address}/{name}"
         etag = self._store.put(place, data, seen)
-        if etag is None and (found := self._store.read(place)) is not None and found[0] == data:
-            return found[1]  # the answer to an earlier request of ours was lost
+        if etag is None and (stored := self._store.read(place)) is not None and stored[0] == data:
+            return stored[1]  # the answer to an earlier request of ours was lost
         if etag is None:
             raise Restart(f"{place}: another process has changed it")
         return etag
@@ -235,10 +235,10 @@ class CachedFolder:
             elif listed[name].etag != entry.etag:
                 self.entries[name] = other_than(listed[name])
 
-    def keep_only(self, wanted: Container[str]) -> None:
-        """Remove the local files whose names are not wanted."""
+    def keep_only(self, names: Container[str]) -> None:
+        """Remove the local files whose names are not among `names`."""
         for name, path in self.files().items():
-            if name not in wanted:
+            if name not in names:
                 path.unlink()
                 self.entries.pop(name, None)
 

@@ -60,8 +60,8 @@ def say_left_out(place: str, links: int) -> None:
 
 def visible(folder: Path) -> dict[str, Path]:
     """Return the files below a folder that are not hidden, by relative name, sorted."""
-    found = ((path.relative_to(folder).as_posix(), path) for path in sorted(folder.rglob("*")) if path.is_file())
-    return {name: path for name, path in found if not hidden(name)}
+    files = ((path.relative_to(folder).as_posix(), path) for path in sorted(folder.rglob("*")) if path.is_file())
+    return {name: path for name, path in files if not hidden(name)}
 
 
 def hidden(name: str) -> bool:

@@ -182,9 +182,9 @@ def _transfer(url: str, part: Path, policy: RetryPolicy, digest: str | None) -> 
     if digest and of_part and of_part != digest:  # of another file, as of an older dump
         discard(part)
     offset = part.stat().st_size if part.exists() else 0
-    known = note if note.get("url") == redact.hide(url) else {}
+    earlier = note if note.get("url") == redact.hide(url) else {}
     headers = {}
-    version = known.get("etag") or known.get("modified")
+    version = earlier.get("etag") or earlier.get("modified")
     if offset and (version or digest):
         headers = {"Range": f"bytes={offset}-"} | ({"If-Range": version} if version else {})
     with _response(url, headers, policy) as response:
@@ -193,7 +193,7 @@ def _transfer(url: str, part: Path, policy: RetryPolicy, digest: str | None) -> 
             return  # it was complete
         now = _version(response, url)
         if response.status_code == 206:
-            if not span.startswith(f"bytes {offset}-") or (version and now != known):
+            if not span.startswith(f"bytes {offset}-") or (version and now != earlier):
                 discard(part)
                 raise Again("the file has changed on the server; starting over")
         elif response.status_code == 200:

@@ -47,10 +47,10 @@ class Lease:
         """
         first: str | None = None  # the lock as it was when it was seen first
         while not self._try():
-            found, age = self._store.read(self.address), self._store.age(self.address)
-            if found is None or age is None:
+            lock, age = self._store.read(self.address), self._store.age(self.address)
+            if lock is None or age is None:
                 continue
-            holder, etag = strict_json.object_in(found[0]), found[1]
+            holder, etag = strict_json.object_in(lock[0]), lock[1]
             if holder.get("token") == self._token:  # the answer to our own request was lost
                 self._etag = etag
                 break
@@ -118,9 +118,9 @@ class Lease:
                 return
             now = time.monotonic()
             etag = self._store.put(self.address, self._text(), self._etag)
-            if etag is None and (found := self._store.read(self.address)) is not None:
+            if etag is None and (lock := self._store.read(self.address)) is not None:
                 # The answer to an earlier renewal of ours may have been lost.
-                etag = found[1] if strict_json.object_in(found[0]).get("token") == self._token else None
+                etag = lock[1] if strict_json.object_in(lock[0]).get("token") == self._token else None
             self._lost = etag is None
             self._renewed = now
             self._etag = etag

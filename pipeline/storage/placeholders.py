@@ -57,8 +57,8 @@ _OTHERS = {"message", "status", "statusCode", "code", "success", "request_id", "
 def find_placeholder(text: str) -> str | None:
     """Return which stand-in a file's text is, or its beginning, and what to do; None for others."""
     head = text[: HEAD + 1].removeprefix("\ufeff")
-    if found := next((why for kind, why in _KINDS if kind.match(head)), None):
-        return found
+    if cause := next((why for kind, why in _KINDS if kind.match(head)), None):
+        return cause
     short = len(head) <= HEAD
     return _CAUSE if short and (_SAID.match(head) or (head.startswith(("{", "[{")) and _is_error(head))) else None
 

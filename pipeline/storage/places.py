@@ -42,16 +42,16 @@ class _Arrow:
     def head(self, address: str) -> Info | None:
         """Return what is known of a file; None if it is missing."""
         with _reached(address) as (system, path):
-            found = system.get_file_info(path)
-        return self._info(found) if found.is_file else None
+            info = system.get_file_info(path)
+        return self._info(info) if info.is_file else None
 
     def below(self, address: str) -> list[Info]:
         """List all files below a folder."""
         from pyarrow import fs
 
         with _reached(address) as (system, path):
-            found = system.get_file_info(fs.FileSelector(path, recursive=True))
-        return [self._info(each) for each in found if each.is_file]
+            infos = system.get_file_info(fs.FileSelector(path, recursive=True))
+        return [self._info(each) for each in infos if each.is_file]
 
     def is_folder(self, address: str) -> bool:
         """Return whether the address is of a folder."""
@@ -64,8 +64,8 @@ class _Arrow:
             return io.BufferedReader(system.open_input_file(path), BUFFER)
 
     @staticmethod
-    def _info(found: Any) -> Info:
-        return Info(found.path.lstrip("/"), found.size or 0, found.mtime_ns or 0, "")
+    def _info(info: Any) -> Info:
+        return Info(info.path.lstrip("/"), info.size or 0, info.mtime_ns or 0, "")
 
 
 def user_cache() -> Path:
@@ -187,8 +187,8 @@ class Remote:
         """Return the whole content, of the version that was seen if one was."""
         read = getattr(self._store, "read", None)
         if read is not None and not self._known:  # by one request: between two it may be replaced
-            if (found := read(self.address)) is not None:
-                return bytes(found[0])
+            if (stored := read(self.address)) is not None:
+                return bytes(stored[0])
             self._known.append(None)
         with self.open() as file:
             return file.read()
@@ -231,8 +231,8 @@ def is_address(place: str) -> bool:
 def scheme_of(place: str) -> str | None:
     """Return the scheme of what lacks a slash to be an address, and would be a folder of that name; else None."""
     scheme, _, rest = place.partition(":")
-    known = scheme.lower() in (*_STORES, *_BY_ARROW) and ":" in place
-    return scheme if known and not rest.startswith("//") else None
+    remote = scheme.lower() in (*_STORES, *_BY_ARROW) and ":" in place
+    return scheme if remote and not rest.startswith("//") else None
 
 
 def normal(place: str) -> str:
@@ -296,9 +296,9 @@ def below(top: File, left_out: set[Path] | None = None) -> list[File]:
     Raises:
         InputError: a part of it is not readable.
     """
-    found: list[File] = list(top.below() if isinstance(top, Remote) else file_search.files_below(top, left_out))
+    files: list[File] = list(top.below() if isinstance(top, Remote) else file_search.files_below(top, left_out))
     hidden = re.compile(r"(^|/)(\.|~\$)")  # ~$: locks of office programs
-    return sorted((file for file in found if not hidden.search(name_below(top, file))), key=str)
+    return sorted((file for file in files if not hidden.search(name_below(top, file))), key=str)
 
 
 def name_below(top: File, file: File) -> str:

@@ -21,8 +21,8 @@ def check(typed: str, before: str, after: str) -> None:
     """
     if urlsplit(before).scheme == "https" != urlsplit(after).scheme:
         why = "from https to http"
-    elif found := closed(_addresses(typed), _addresses(after)):
-        why = f"to a private address, {min(found)}"
+    elif private := closed(_addresses(typed), _addresses(after)):
+        why = f"to a private address, {min(private)}"
     else:
         return
     raise InputError(
@@ -30,9 +30,9 @@ def check(typed: str, before: str, after: str) -> None:
     )
 
 
-def closed(typed: set[str], asked: set[str]) -> set[str]:
+def closed(typed: set[str], addresses: set[str]) -> set[str]:
     """Return which of a host's addresses are neither public nor those of the host that is typed."""
-    return {one for one in asked - typed if not _is_public(one)}
+    return {one for one in addresses - typed if not _is_public(one)}
 
 
 def _is_public(text: str) -> bool:
@@ -48,8 +48,8 @@ def _is_public(text: str) -> bool:
 def _addresses(url: str) -> set[str]:
     """Return a host's addresses; none where only a proxy knows them."""
     try:
-        found = socket.getaddrinfo(urlsplit(url).hostname, None, type=socket.SOCK_STREAM)
+        infos = socket.getaddrinfo(urlsplit(url).hostname, None, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError):
         return set()
     # Both are this machine, as `localhost` is.
-    return {"127.0.0.1" if one[4][0] == "::1" else str(one[4][0]) for one in found}
+    return {"127.0.0.1" if one[4][0] == "::1" else str(one[4][0]) for one in infos}

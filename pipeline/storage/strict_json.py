@@ -52,10 +52,10 @@ def by_name(pairs: list[tuple[str, Any]]) -> Json:
     Raises:
         ValueError: two have one name.
     """
-    found = {normalize("NFC", name): value for name, value in pairs}
-    if len(found) < len(pairs):
-        raise ValueError(f"two keys of one name among {', '.join(map(repr, found))}")
-    return found
+    values = {normalize("NFC", name): value for name, value in pairs}
+    if len(values) < len(pairs):
+        raise ValueError(f"two keys of one name among {', '.join(map(repr, values))}")
+    return values
 
 
 def read(path: Path) -> Any:
@@ -83,9 +83,9 @@ def own(path: "Path | Remote") -> Json:
 def object_in(text: bytes) -> Json:
     """Return the object that this program wrote as a text; an empty one if it is damaged."""
     with contextlib.suppress(ValueError):
-        found = json.loads(text)
-        if isinstance(found, dict):
-            return found
+        value = json.loads(text)
+        if isinstance(value, dict):
+            return value
     return {}
 
 

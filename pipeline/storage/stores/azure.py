@@ -46,11 +46,11 @@ class Azure(Client):
         end = urlsplit(connection.get("BLOBENDPOINT", "")).hostname or ""
         if os.environ.get(CONNECTION) and (not account or name == connection.get("ACCOUNTNAME", end.partition(".")[0])):
             return BlobServiceClient.from_connection_string(os.environ[CONNECTION], **settings)
-        own, key = os.environ.get("AZURE_STORAGE_ACCOUNT", ""), os.environ.get("AZURE_STORAGE_KEY")
-        if not (account or own):
+        default, key = os.environ.get("AZURE_STORAGE_ACCOUNT", ""), os.environ.get("AZURE_STORAGE_KEY")
+        if not (account or default):
             raise ValueError("no account: neither the address nor the environment names one")
-        host = account if "." in account else f"{account or own}.blob.core.windows.net"
-        credential = AzureNamedKeyCredential(own, key) if key and name in ("", own) else _identity()
+        host = account if "." in account else f"{account or default}.blob.core.windows.net"
+        credential = AzureNamedKeyCredential(default, key) if key and name in ("", default) else _identity()
         return BlobServiceClient(f"https://{host.replace('.dfs.', '.blob.', 1)}", credential=credential, **settings)
 
     def _failure(self, error: Exception) -> Failure:
@@ -89,10 +89,10 @@ class Azure(Client):
 
     def _look(self, at: At) -> Seen | None:
         dates: list[str | None] = []
-        found = _blob(at).get_blob_properties(
+        properties = _blob(at).get_blob_properties(
             raw_response_hook=lambda answer: dates.append(answer.http_response.headers.get("Date"))
         )
-        return None if _is_directory(found) else (_info(found), dates[-1])
+        return None if _is_directory(properties) else (_info(properties), dates[-1])
 
     def _page(self, at: At, size: int, token: str | None) -> Page:
         container = at.client.get_container_client(at.bucket.partition("@")[0])
@@ -180,12 +180,12 @@ def _blob(at: At) -> Any:
     return at.client.get_blob_client(at.bucket.partition("@")[0], at.key)
 
 
-def _is_directory(found: Any) -> bool:
+def _is_directory(blob: Any) -> bool:
     """Return whether a blob is the marker of a directory of a hierarchical namespace."""
-    metadata = {name.lower(): value for name, value in (found.metadata or {}).items()}
+    metadata = {name.lower(): value for name, value in (blob.metadata or {}).items()}
     return metadata.get("hdi_isfolder") == "true"
 
 
-def _info(found: Any) -> Info:
+def _info(blob: Any) -> Info:
     # A list has ETags without the quotes that they have elsewhere.
-    return Info.at(found.name, found.size, found.last_modified, found.etag.strip('"'))
+    return Info.at(blob.name, blob.size, blob.last_modified, blob.etag.strip('"'))

@@ -167,26 +167,26 @@ class Client(ABC):
     def _refusal(self, at: At, address: str, error: Exception, failure: Failure) -> Exception:
         """Return the error for an answer that will not change."""
         status, code = failure.status, self._reason(at, failure)
-        reasons = read_table(__file__, "reasons.yaml")
-        known = reasons["all"] | reasons[self.EXTRA]
-        words = known.get(code) or failure.words
+        tables = read_table(__file__, "reasons.yaml")
+        reasons = tables["all"] | tables[self.EXTRA]
+        words = reasons.get(code) or failure.words
         if not words and not status and not isinstance(error, ValueError):  # no name of a bucket
             return error
-        words = words or known.get(status) or first_line(error)
-        said = f"{status or ''} {code}".strip()
-        return StoreError(f"{words}{said and f' ({said})'}", path=address)
+        words = words or reasons.get(status) or first_line(error)
+        detail = f"{status or ''} {code}".strip()
+        return StoreError(f"{words}{detail and f' ({detail})'}", path=address)
 
     def head(self, address: str) -> Info | None:
         """Return what the store says of an object; None if it is missing."""
-        found = self.call(address, self._look, missing=True) if parse(address)[1] else None
-        return found and found[0]
+        seen = self.call(address, self._look, missing=True) if parse(address)[1] else None
+        return seen and seen[0]
 
     def age(self, address: str) -> float | None:
         """Return for how many seconds an object has not changed, by the clock of the store."""
-        if (found := self.call(address, self._look, missing=True)) is None:
+        if (seen := self.call(address, self._look, missing=True)) is None:
             return None
-        said = email.utils.parsedate(found[1] or "")
-        return float((calendar.timegm(said) if said else time.time()) - found[0].mtime_ns / 1e9)
+        date = email.utils.parsedate(seen[1] or "")
+        return float((calendar.timegm(date) if date else time.time()) - seen[0].mtime_ns / 1e9)
 
     def below(self, address: str) -> list[Info]:
         """List all objects below a folder, or whose keys begin as a prefix ending in `*` does."""
@@ -218,15 +218,15 @@ class Client(ABC):
                     raise retries.Again("the answer was cut off")
                 return data
 
-            found: bytes = self.call(address, request)
-            return found
+            content: bytes = self.call(address, request)
+            return content
 
         return RemoteFile(address, info, read_range)
 
     def read(self, address: str) -> Got | None:
         """Return the bytes of a small object and its ETag; None if it is missing."""
-        found: Got | None = self.call(address, self._get, missing=True)
-        return found
+        stored: Got | None = self.call(address, self._get, missing=True)
+        return stored
 
     def delete(self, address: str) -> None:
         """Remove an object if it is there."""
@@ -242,9 +242,9 @@ class Client(ABC):
     def _over(self, over: str | None, address: str, request: Callable[..., str]) -> str | None:
         """Make a request that writes over a version; return None where there is another."""
         bound = over != ANY
-        asked = functools.partial(request, **self._condition(over)) if bound else request
-        found: str | None = self.call(address, asked, missing=bound and over is not None, unmet=bound)
-        return found
+        conditional = functools.partial(request, **self._condition(over)) if bound else request
+        etag: str | None = self.call(address, conditional, missing=bound and over is not None, unmet=bound)
+        return etag
 
     def put_file(self, address: str, path: Path, checksum: str, over: str | None = ANY) -> str | None:
         """Write a file of the sha256 `checksum` (hex) as an object, as `put` does."""
@@ -280,9 +280,9 @@ class Client(ABC):
         return done
 
 
-def check(address: str, path: Path, found: "hashlib._Hash", checksum: str) -> None:
+def check(address: str, path: Path, digest: "hashlib._Hash", checksum: str) -> None:
     """Raise StoreError if a file is not what it was when it was made."""
-    if found.hexdigest() != checksum:
+    if digest.hexdigest() != checksum:
         raise StoreError(
             f"does not have the checksum that it had when it was made; make it again {BY_FORCE}",
             path=path,

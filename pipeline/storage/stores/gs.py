@@ -69,9 +69,9 @@ class Gs(Client):
         url = f"{at.client.api_endpoint}/storage/v1{_blob(at).path}?projection=noAcl"
         answer = at.client._http.get(url, timeout=_ONCE["timeout"])
         answer.raise_for_status()
-        said = answer.json()
-        written = datetime.fromisoformat(said["timeCreated"])
-        return Info.at(at.key, int(said["size"]), written, str(said["generation"])), answer.headers.get("Date")
+        metadata = answer.json()
+        written = datetime.fromisoformat(metadata["timeCreated"])
+        return Info.at(at.key, int(metadata["size"]), written, str(metadata["generation"])), answer.headers.get("Date")
 
     def _page(self, at: At, size: int, token: str | None) -> Page:
         fields = "items(name,size,timeCreated,generation),nextPageToken"

@@ -59,14 +59,14 @@ def head(address: str) -> Info | None:
         StoreError: the hub refuses.
         Restart: it does not answer.
     """
-    found = _look(address)
-    return None if found is None or found["type"] != "file" else _info(found)
+    entry = _look(address)
+    return None if entry is None or entry["type"] != "file" else _info(entry)
 
 
 def is_folder(address: str) -> bool:
     """Return whether the address is of a folder."""
-    found = _look(address)
-    return found is not None and found["type"] == "directory"
+    entry = _look(address)
+    return entry is not None and entry["type"] == "directory"
 
 
 def below(address: str) -> list[Info]:
@@ -76,8 +76,8 @@ def below(address: str) -> list[Info]:
         StoreError, Restart: as `head`.
     """
     with _refusals(address):
-        found = _system().find(_path(address), detail=True)
-    return [_info(item) for item in found.values()]
+        entries = _system().find(_path(address), detail=True)
+    return [_info(item) for item in entries.values()]
 
 
 def opened(address: str, info: Info) -> RemoteFile:
@@ -98,10 +98,10 @@ def _path(address: str) -> str:
     return address.removeprefix(SCHEME)
 
 
-def _info(found: dict[str, Any]) -> Info:
+def _info(entry: dict[str, Any]) -> Info:
     """Return an entry of a listing; the version is the hash of the content."""
-    content = found["lfs"].sha256 if found.get("lfs") else found.get("blob_id") or ""
-    return Info(found["name"].partition("/")[2], found["size"] or 0, 0, content)
+    content = entry["lfs"].sha256 if entry.get("lfs") else entry.get("blob_id") or ""
+    return Info(entry["name"].partition("/")[2], entry["size"] or 0, 0, content)
 
 
 def _look(address: str) -> dict[str, Any] | None:
@@ -132,10 +132,10 @@ def _prepare() -> None:
     hooks = get_session().event_hooks
 
     def check(answer: Any) -> None:
-        asked = str(answer.request.url)
-        typed = answer.request.extensions.setdefault("typed", asked)  # redirects keep it
+        url = str(answer.request.url)
+        typed = answer.request.extensions.setdefault("typed", url)  # redirects keep it
         if answer.has_redirect_location:
-            redirects.check(typed, asked, str(answer.url.join(answer.headers["Location"])))
+            redirects.check(typed, url, str(answer.url.join(answer.headers["Location"])))
 
     hooks["response"] = [*hooks["response"], check]
 
@@ -213,9 +213,9 @@ def _failure(request: Any, answer: Any) -> str | None:
         raise StoreError(
             "sent a whole file instead of a range of it; check HF_ENDPOINT and the proxy", path=answer.url.host
         )
-    wanted = int(span[2]) - int(span[1]) + 1
-    if len(answer.content) != wanted:
-        return f"{len(answer.content):,} bytes instead of {wanted:,}"
+    length = int(span[2]) - int(span[1]) + 1
+    if len(answer.content) != length:
+        return f"{len(answer.content):,} bytes instead of {length:,}"
     return None
 
 
@@ -250,7 +250,7 @@ def _refusal(address: str, error: BaseException) -> StoreError:
 
     answer = getattr(error, "response", None)
     status = answer.status_code if answer is not None else None
-    said = answer.headers.get("X-Error-Message", "") if answer is not None else ""
+    message = answer.headers.get("X-Error-Message", "") if answer is not None else ""
     token = get_token() is not None
     name = "/".join(_path(address).split("/")[:3]).partition("@")[0]
     if isinstance(error, GatedRepoError):
@@ -268,7 +268,7 @@ def _refusal(address: str, error: BaseException) -> StoreError:
         words = "the token may not read this; give it the right to, or accept the terms"
     else:
         words = first_line(error)
-    note = f" ({status}{f' {said}' if said else ''})" if status else ""
+    note = f" ({status}{f' {message}' if message else ''})" if status else ""
     return StoreError(f"{words}{note}", path=address)
 
 
@@ -306,9 +306,9 @@ def push(name: str, folder: Path, revision: str | None = None, ignore: Iterable[
         status = getattr(getattr(error, "response", None), "status_code", None) or 0
         if status == 429 or status >= 500:
             raise Restart(f"push={name}: the hub did not answer ({status})") from error
-        known = {
+        reasons = {
             401: "the hub does not accept the token; log in with `hf auth login`, or renew HF_TOKEN",
             403: "the token may not write there; use one with the right to write",
         }
         other = f"{first_line(error)}; log in with `hf auth login` and rerun the same command"
-        raise InputError(known.get(status, other), "push", name) from error
+        raise InputError(reasons.get(status, other), "push", name) from error

@@ -46,10 +46,10 @@ def fetch(address: str, info: Info, path: Path, checksum: str | None) -> str:
         with contextlib.suppress(_Damaged), atomic_path(path) as temporary:
             _fetch_ranges(address, info, temporary)
             with temporary.open("rb") as file:
-                found = hashlib.file_digest(file, "sha256").hexdigest()
-            if checksum not in (None, found):
+                digest = hashlib.file_digest(file, "sha256").hexdigest()
+            if checksum not in (None, digest):
                 raise _Damaged
-            return found
+            return digest
     raise StoreError(f"does not have the checksum that its manifest says; make it again {BY_FORCE}", path=address)
 
 

@@ -85,15 +85,15 @@ class RemoteFile(io.RawIOBase):
             StoreError: the store refuses, or the file changed.
             Restart: the store does not answer.
         """
-        wanted = min(len(buffer), self.size - self._at)
-        if wanted <= 0:
+        length = min(len(buffer), self.size - self._at)
+        if length <= 0:
             return 0
         offset = self._at - self._part_start
         if not 0 <= offset < len(self._part):
-            stop = min(self._at + max(self._asked, wanted), self.size)
+            stop = min(self._at + max(self._asked, length), self.size)
             self._asked = min(2 * self._asked, LARGEST)
             self._part, self._part_start, offset = self._range(self._at, stop), self._at, 0
-        data = self._part[offset : offset + wanted]
+        data = self._part[offset : offset + length]
         buffer[: len(data)] = data
         self._at += len(data)
         return len(data)

@@ -89,13 +89,13 @@ def until_answered(
     outage = [] if outage is None else outage
     while True:
         try:
-            found = request()
+            result = request()
             outage.clear()
-            return found
+            return result
         except Again as error:
             outage[:] = [began]
             notice.failed(error)
-            reason, asked, silent = str(error), error.pause, not error.answered
+            reason, retry_after, silent = str(error), error.pause, not error.answered
         if UNTRUSTED.search(reason):
             raise StoreError(
                 f"the store's certificate is not trusted ({reason}); put its authority's file into AWS_CA_BUNDLE, "
@@ -107,11 +107,11 @@ def until_answered(
             raise StoreError(
                 f"the store cannot be reached ({reason}); check the network, {what_to_check}", path=address
             )
-        if spent + asked > longest_wait():
+        if spent + retry_after > longest_wait():
             raise Restart(
                 f"{address}: the store did not answer for {spent:.0f} s ({reason}); check the network, {what_to_check}"
             )
-        time.sleep(min(max(pause, asked), max(0.1, longest_wait() - spent)))
+        time.sleep(min(max(pause, retry_after), max(0.1, longest_wait() - spent)))
         pause = min(2 * pause, LONGEST_PAUSE)
 
 

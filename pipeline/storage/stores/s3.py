@@ -48,12 +48,12 @@ class S3(Client):
         if isinstance(error, boto.ClientError):
             status = error.response["ResponseMetadata"].get("HTTPStatusCode", 0)
             code = error.response["Error"].get("Code", "")
-            gone = code == "NoSuchUpload"  # also where the answer to its completion was lost
+            no_upload = code == "NoSuchUpload"  # also where the answer to its completion was lost
             return Failure(
                 status,
                 code,
-                missing=status == 404 and code != "NoSuchBucket" and not gone,
-                unmet=status in (409, 412) or gone,
+                missing=status == 404 and code != "NoSuchBucket" and not no_upload,
+                unmet=status in (409, 412) or no_upload,
                 passes=code in _PASSING,
             )
         if isinstance(error, boto.ParamValidationError):
@@ -82,15 +82,15 @@ class S3(Client):
         return {"IfNoneMatch": "*"} if etag is None else {"IfMatch": etag}
 
     def _look(self, at: At) -> Seen:
-        found = at.client.head_object(**_named(at))
-        info = Info.at(at.key, found["ContentLength"], found["LastModified"], found["ETag"])
-        return info, found["ResponseMetadata"]["HTTPHeaders"].get("date")
+        response = at.client.head_object(**_named(at))
+        info = Info.at(at.key, response["ContentLength"], response["LastModified"], response["ETag"])
+        return info, response["ResponseMetadata"]["HTTPHeaders"].get("date")
 
     def _page(self, at: At, size: int, token: str | None) -> Page:
         more = {"ContinuationToken": token} if token else {}
         page = at.client.list_objects_v2(Bucket=at.bucket, Prefix=at.key, MaxKeys=size, **more)
-        found = page.get("Contents", ())
-        infos = [Info.at(item["Key"], item["Size"], item["LastModified"], item["ETag"]) for item in found]
+        contents = page.get("Contents", ())
+        infos = [Info.at(item["Key"], item["Size"], item["LastModified"], item["ETag"]) for item in contents]
         return infos, page["NextContinuationToken"] if page.get("IsTruncated") else None
 
     def _get(self, at: At, etag: str | None = None, span: Span = None) -> Got:
