@@ -122,8 +122,8 @@ def settle(config: DictConfig, schema: Any, typed: set[str], run: str = "", pref
         if is_dataclass(kind := type_of(schema, name)) and (inner := OmegaConf.select(config, name)) is not None:
             yield from settle(inner, kind, typed, run, f"{prefix}{name}.")
     for key, others in getattr(schema, "_yields", {}).items():
-        found = {each: OmegaConf.select(config, each) for each in others if f"{prefix}{each}" in typed}
-        other = next((each for each, value in found.items() if value not in (None, [])), None)
+        values = {each: OmegaConf.select(config, each) for each in others if f"{prefix}{each}" in typed}
+        other = next((each for each, value in values.items() if value not in (None, [])), None)
         group, _, name = key.rpartition(".")
         node: Any = OmegaConf.select(config, group) if group else config
         if other is None or node is None:
@@ -132,12 +132,12 @@ def settle(config: DictConfig, schema: Any, typed: set[str], run: str = "", pref
         if node[name] == off:
             continue
         if f"{prefix}{key}" not in typed:
-            yield f"{run}{prefix}{key}={node[name]} gives way to {run}{prefix}{other}={found[other]}"
+            yield f"{run}{prefix}{key}={node[name]} gives way to {run}{prefix}{other}={values[other]}"
             node = copy.deepcopy(node) if group else node  # the corpus of a run is that of other stages too
             node[name] = off
             config.update({group: node} if group else {})
         elif key not in schema._together:
-            problem = f"cannot be combined with {named(f'{prefix}{other}')}={found[other]}; leave one of them out"
+            problem = f"cannot be combined with {named(f'{prefix}{other}')}={values[other]}; leave one of them out"
             raise ConfigError(problem, f"{prefix}{key}", node[name])
 
 
@@ -195,8 +195,8 @@ def explain(error: Exception) -> UserError:
             return ConfigError("must be one text", full, many[1])
     if "Cannot merge DictConfig with ListConfig" in text or re.search("Cannot assign .* to Dict", text):
         return ConfigError(f"must be {'a list' if 'reference_type=List' in text else KEYED}", full)
-    if gone := NOT_THERE.search(text):
-        return ConfigError(f"no such key; {ALL_KEYS}", gone[1])
+    if missing := NOT_THERE.search(text):
+        return ConfigError(f"no such key; {ALL_KEYS}", missing[1])
     if open_group := NOT_CHOSEN.match(text):
         return ConfigError(to_choose(open_group[1]), open_group[1])
     if twice := TWICE.search(text):
@@ -308,36 +308,36 @@ def compose_config(name: str, schema: type[Config], words: Words, asked: bool) -
     try:
         config = compose(name, schema, words)
         if config is not None and "own_tasks" in config and not OmegaConf.is_missing(config, "task"):
-            given = get_args_parser().parse_known_args(separate_options(words)[0])[0].config_dir
-            folders = [*([Path(given)] if given else []), *search_path(words)]
+            config_dir = get_args_parser().parse_known_args(separate_options(words)[0])[0].config_dir
+            folders = [*([Path(config_dir)] if config_dir else []), *search_path(words)]
             config.own_tasks = own_tasks(config.task.also, folders)
         if config is not None and asked:
             help_text.print_help(name, schema, config)
         if config is None or asked:
             return None
         warn(settle(config, schema, typed_keys(words)))
-        made = validate(config, schema)
-        warn((*find_repeated(words), *without_effect(made)))
-        return made
+        settings = validate(config, schema)
+        warn((*find_repeated(words), *without_effect(settings)))
+        return settings
     except UserError:
         raise
     except MISTAKES as error:
         raise explain(error) from error
 
 
-def own_tasks(names: Iterable[str], own: Iterable[Path]) -> dict[str, Any]:
-    """Return the settings of those tasks that are in the folders `own` of YAML files.
+def own_tasks(names: Iterable[str], folders: Iterable[Path]) -> dict[str, Any]:
+    """Return the settings of those tasks that are in `folders` of YAML files.
 
     Raises:
         ConfigError: a task is neither there nor one of ours.
     """
-    found = {}
+    tasks = {}
     for name in names:
-        if files := [file for folder in own if (file := folder / "task" / f"{name}.yaml").is_file()]:
-            found[name] = OmegaConf.merge(OmegaConf.structured(TaskConfig), OmegaConf.load(files[0]))
-        elif name not in (known := choices("task", *own)):
-            raise unknown_choice("task", name, known).but(key="task.also")
-    return found
+        if files := [file for folder in folders if (file := folder / "task" / f"{name}.yaml").is_file()]:
+            tasks[name] = OmegaConf.merge(OmegaConf.structured(TaskConfig), OmegaConf.load(files[0]))
+        elif name not in (allowed := choices("task", *folders)):
+            raise unknown_choice("task", name, allowed).but(key="task.also")
+    return tasks
 
 
 STORE = ("workdir", "out", "glue")  # keys of a stage or a run that may be in a store, like inputs

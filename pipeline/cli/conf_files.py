@@ -12,14 +12,14 @@ _PACKAGE = Path(__file__).resolve().parents[1]
 CONF = (_PACKAGE if (_PACKAGE / "conf").is_dir() else _PACKAGE.parent) / "conf"
 
 
-def choices(group: str, *own: Path) -> list[str]:
-    """Return the sorted names of the YAML files of a config group, also in the folders `own`."""
-    return sorted({path.stem for conf in (CONF, *own) for path in (conf / group).glob("*.yaml")})
+def choices(group: str, *folders: Path) -> list[str]:
+    """Return the sorted names of the YAML files of a config group, also in more `folders`."""
+    return sorted({path.stem for conf in (CONF, *folders) for path in (conf / group).glob("*.yaml")})
 
 
-def unknown_choice(group: str, name: str, known: Iterable[str]) -> ConfigError:
-    """Return the error for a `name` that is not in `known`, suggesting the closest one."""
-    listed = list(known)
+def unknown_choice(group: str, name: str, allowed: Iterable[str]) -> ConfigError:
+    """Return the error for a `name` that is not in `allowed`, suggesting the closest one."""
+    listed = list(allowed)
     near = difflib.get_close_matches(name, listed, n=1)
     meant = f"did you mean {near[0]}? " if near else ""
     return ConfigError(f"no such {group}; {meant}choose one of {', '.join(listed)}", group, name)

@@ -80,17 +80,17 @@ def parse_argv(name: str, schema: type[Config], words: list[str], read: Callable
     Raises:
         UserError: the command line, a YAML file or the record of the run is wrong.
     """
-    asked = {"--help", "-h"} & set(words)
-    words = [word for word in words if word not in asked]
-    if run_file.OPTION in words and not asked:
+    help_options = {"--help", "-h"} & set(words)
+    words = [word for word in words if word not in help_options]
+    if run_file.OPTION in words and not help_options:
         index = words.index(run_file.OPTION)
         if index + 1 == len(words):
             raise ConfigError("a stage is required, as in RUN/run.json#STAGE", run_file.OPTION)
         return run_file.config_of(words[index + 1], schema, words[:index] + words[index + 2 :])
     try:
-        return read(name, schema, words, bool(asked))
+        return read(name, schema, words, bool(help_options))
     except UserError as error:
-        if not asked or not words:
+        if not help_options or not words:
             raise
         read(name, schema, [], True)  # which a message may have asked for
         terminal.say(f"warning: {error}", sys.stderr)

@@ -35,8 +35,8 @@ class Key(NamedTuple):
 
 def meaning_of(field: dataclasses.Field[Any]) -> str:
     """Return the help text of a field, and its choices."""
-    known = field.metadata.get("limits", {}).get("choices", ())
-    choices_of_field = f"One of {', '.join(known)}." if known else ""
+    allowed = field.metadata.get("limits", {}).get("choices", ())
+    choices_of_field = f"One of {', '.join(allowed)}." if allowed else ""
     return " ".join(filter(None, (field.metadata.get("help", ""), choices_of_field)))
 
 

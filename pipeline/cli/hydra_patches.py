@@ -22,8 +22,8 @@ def plain_loader() -> Any:
     """
     loader = OF_OMEGACONF()
     loader.yaml_implicit_resolvers = {
-        first: [one for one in known if one[0] in (f"{TAG}null", f"{TAG}merge")]
-        for first, known in loader.yaml_implicit_resolvers.items()
+        first: [one for one in resolvers if one[0] in (f"{TAG}null", f"{TAG}merge")]
+        for first, resolvers in loader.yaml_implicit_resolvers.items()
     }
     for name, pattern, first in (
         ("bool", "true|false", "tf"),

@@ -47,8 +47,8 @@ def search_path(overrides: Words) -> Folders:
     named = [word for word in overrides if word.startswith(f"{SEARCH_PATH}=")]
     if not named:
         return []
-    found = parse_override(named[-1])
-    folders: Any = [] if found is None else found.value()
+    override = parse_override(named[-1])
+    folders: Any = [] if override is None else override.value()
     return [Path(str(folder).removeprefix("file://")) for folder in folders]
 
 
@@ -102,10 +102,10 @@ def render_argv(words: Words, command: str, schema: type | None = None) -> Words
     options, overrides = separate_options(words)
     # Hydra would add handlers to the root logger, one of them a log file in the working folder.
     quiet = ["hydra/job_logging=none", "hydra/hydra_logging=none"]
-    made = default_groups(command)
+    groups = default_groups(command)
     typed = [expand_section_name(quote_texts(quote_unparsable(word), schema), schema) for word in overrides]
     typed = [keep_underscores(word) for word in typed]
-    signed = [normalize_sign(expand_exponent(word), made, schema) for word in typed]
+    signed = [normalize_sign(expand_exponent(word), groups, schema) for word in typed]
     if command == "run":
         signed = [OF_TRAININGS.sub("++", word, count=1) for word in signed]
     return [*options, *quiet, *(f"++{word}" if OPEN.match(word) else word for word in signed)]
@@ -132,9 +132,9 @@ def keep_underscores(word: str) -> str:
     """Return an override with quotation marks at what Hydra alone takes for a number, such as `1_0`."""
     key, equals, value = word.partition("=")
 
-    def kept(found: re.Match[str]) -> str:
-        stray = found[2] and "_" in found[2] and not NUMBER.fullmatch(found[2])
-        return f"{found[1]}'{found[2]}'" if stray else found[0]
+    def kept(match: re.Match[str]) -> str:
+        stray = match[2] and "_" in match[2] and not NUMBER.fullmatch(match[2])
+        return f"{match[1]}'{match[2]}'" if stray else match[0]
 
     return f"{key}{equals}{DIGITS.sub(kept, value)}"
 
@@ -148,8 +148,8 @@ def expand_section_name(word: str, schema: type | None) -> str:
 
 def quote_ambiguous(value: str) -> str:
     """Return a value as it is typed, with quotation marks if it would not be taken for a text."""
-    found = parse_override(f"x={value}")
-    return f"'{value}'" if found is not None and isinstance(found.value(), bool | int | float) else value
+    override = parse_override(f"x={value}")
+    return f"'{value}'" if override is not None and isinstance(override.value(), bool | int | float) else value
 
 
 def type_of(schema: Any, key: str) -> Any:
@@ -167,9 +167,9 @@ def type_of(schema: Any, key: str) -> Any:
 def other_word(key: str, has: Callable[[str], object], otherwise: str) -> str:
     """Return the cure for a key of other programs: the first of ours that the command `has`, and what to know."""
     entry = read_table(__file__, "other_words.yaml").get(key.rpartition(".")[2], "")
-    ours, _, note = re.sub(r"<([\w.]+)>", lambda marked: named(marked[1]), entry).partition("; ")
-    found = next((f"did you mean {named(each)}?" for each in ours.split() if has(each)), None)
-    return f"{found} ({note})" if found and note else found or note or otherwise
+    candidates, _, note = re.sub(r"<([\w.]+)>", lambda marked: named(marked[1]), entry).partition("; ")
+    meant = next((f"did you mean {named(each)}?" for each in candidates.split() if has(each)), None)
+    return f"{meant} ({note})" if meant and note else meant or note or otherwise
 
 
 def separate_options(words: Words) -> tuple[Words, Words]:
@@ -189,17 +189,17 @@ def check_options(words: Words, schema: type | None) -> None:
     parser = get_args_parser()
     parser.exit_on_error = False
     try:
-        known, unknown = parser.parse_known_args([word for word in words if word != "--version"])
+        options, unknown = parser.parse_known_args([word for word in words if word != "--version"])
     except argparse.ArgumentError as error:
         raise ConfigError(error.message, error.argument_name) from error
-    if known.multirun:
+    if options.multirun:
         raise ConfigError("no such option; give the command once for each value", "--multirun")
     for word in (word for word in unknown if word.startswith("-")):
         key, _, value = word.lstrip("-").replace("-", "_").partition("=")
         kind = type_of(schema, key)
         after = "".join(words[words.index(word) + 1 :][:1])
-        given = "VALUE" if "=" in after or after[:1] in ("", "-") else after
-        value = value or ("true" if kind is bool else given)
+        example = "VALUE" if "=" in after or after[:1] in ("", "-") else after
+        value = value or ("true" if kind is bool else example)
         cure = other_word(key, functools.partial(type_of, schema), "use KEY=VALUE (--help lists the keys)")
         cure = f"did you mean {key}={value}?" if kind else cure
         raise ConfigError(f"no such option; {cure}", word)
@@ -225,8 +225,8 @@ def check_overrides(words: Words, schema: type | None) -> None:
             elif "=" in before and not choices(before.partition("=")[0].lstrip("+")):  # a value of two words
                 cure = f"if it belongs to the value before, type '{before} {word}'"
             raise ConfigError(f"is not KEY=VALUE; {cure}", path=word)
-        found = parse_override(quote_unparsable(word))
-        if found is None:
+        override = parse_override(quote_unparsable(word))
+        if override is None:
             complete = rejoin_list(overrides[index:])
             cure = f"""texts in it may need quotation marks, '{key}=["a b","c"]'"""
             if complete:
@@ -236,7 +236,7 @@ def check_overrides(words: Words, schema: type | None) -> None:
             elif BRACKET_FIRST.fullmatch(value) and parse_override(f'{key}="{value}"'):
                 cure = f"""quote the value, '{key}="{value}"'"""
             raise ConfigError(f"cannot be parsed; {cure}", key.lstrip("+~"), path=word)
-        if found.is_sweep_override():
+        if override.is_sweep_override():
             cure = f"; write a list as '{key}=[{value}]', a text with a comma as '{key}=\"{value}\"'"
             alone = type_of(schema, key.lstrip("+~")) in (bool, int, float)
             raise ConfigError(f"must be one value{'' if alone else cure}", key.lstrip("+~"), path=word)
@@ -263,21 +263,21 @@ def default_groups(command: str) -> set[str]:
     content = OmegaConf.load(CONF / f"{command}.yaml")
     assert isinstance(content, DictConfig)
     entries = content.get("defaults", ListConfig([]))
-    found = {str(group).partition("@")[0] for entry in entries if isinstance(entry, DictConfig) for group in entry}
-    return found | {"model"} if command == "run" else found  # a recipe names the model
+    groups = {str(group).partition("@")[0] for entry in entries if isinstance(entry, DictConfig) for group in entry}
+    return groups | {"model"} if command == "run" else groups  # a recipe names the model
 
 
-def normalize_sign(word: str, made: set[str], schema: type | None) -> str:
+def normalize_sign(word: str, groups: set[str], schema: type | None) -> str:
     """Return a choice of a group with `+` if the group has no default, else without.
 
     `+KEY` of a key becomes `++KEY`, which may be there or not.
     """
-    found = CHOICE.fullmatch(word)
-    if found is not None and choices(found[1]):
-        return f"{'' if found[1] in made else '+'}{found[1]}={quote(found[3])}"
+    choice = CHOICE.fullmatch(word)
+    if choice is not None and choices(choice[1]):
+        return f"{'' if choice[1] in groups else '+'}{choice[1]}={quote(choice[3])}"
     added = ADDED.match(word)
-    known = added is not None and ("." in added[1] or type_of(schema, added[1]) is not None)
-    return f"+{word}" if known else word
+    is_key = added is not None and ("." in added[1] or type_of(schema, added[1]) is not None)
+    return f"+{word}" if is_key else word
 
 
 def expand_exponent(word: str) -> str:
