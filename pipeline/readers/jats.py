@@ -3,7 +3,6 @@
 Source: https://jats.nlm.nih.gov/archiving/tag-library/1.3/
 """
 
-from collections import Counter
 from xml.etree.ElementTree import Element
 
 from pipeline.readers.base import Document, Documents, FileRange, ReadLog
@@ -22,6 +21,8 @@ _OTHERS = "translations of articles or abstracts, and answers, left out"
 
 class Prose(xml_prose.Prose):
     """Prose of an article, without references to others."""
+
+    counted = _COUNTED
 
     def drops(self, element: Element, name: str) -> bool:
         """Return whether an element is the mark of a note, or raised references alone."""
@@ -54,11 +55,10 @@ class Reader(xml_prose.XmlFiles):
 
 def text_of(article: Element, language: str, log: ReadLog) -> str:
     """Return title, abstract and body of an article, a paragraph per line."""
-    prose = Prose(_BLOCKS, _DROPPED, Counter(), _BETWEEN)
+    prose = Prose(_BLOCKS, _DROPPED, _BETWEEN)
     meta, body = article.find("{*}front/{*}article-meta"), article.find("{*}body")
     heads = [] if meta is None else [*meta.findall("{*}title-group/{*}article-title"), *meta.findall("{*}abstract")]
     found = [text for part in [*heads, *([] if body is None else [body])] for text in prose.paragraphs(part)]
-    log.notes.update({f"{said} left out": prose.counts[name] for name, said in _COUNTED.items() if prose.counts[name]})
     others = [*article.findall("{*}sub-article"), *article.findall("{*}response")]
     others += [] if meta is None else meta.findall("{*}trans-abstract")
     log.notes.update([_OTHERS] * len(others))

@@ -3,7 +3,6 @@
 Source: https://dtd.nlm.nih.gov/ncbi/pubmed/doc/out/250101/
 """
 
-from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 from xml.etree.ElementTree import Element, XMLPullParser
@@ -77,7 +76,7 @@ class Reader(WholeFiles):
 
 def title_and_text(citation: Element) -> tuple[str, str]:
     """Return an article's title, and that with the parts of the abstract, one per line."""
-    prose = xml_prose.Prose("AbstractText", "annotation", Counter())
+    prose = xml_prose.Prose("AbstractText", "annotation")
     top = citation.find("Article")
     top = citation if top is None else top
     title, book, abstract = (

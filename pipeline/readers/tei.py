@@ -4,7 +4,6 @@ Source: https://tei-c.org/release/doc/tei-p5-doc/en/html/
 """
 
 import re
-from collections import Counter
 from xml.etree.ElementTree import Element
 
 from pipeline.readers import formats
@@ -44,6 +43,7 @@ class Prose(xml_prose.Prose):
     """Prose of a text: words as the elements, line ends and joins make them."""
 
     ends = LineEnds("")  # of the text
+    counted = _COUNTED
 
     def refers(self, element: Element, name: str) -> bool:
         """Return whether an element refers to other works."""
@@ -96,7 +96,7 @@ class Reader(xml_prose.XmlFiles):
     def read(self, file_range: FileRange, log: ReadLog) -> Documents:
         """Yield the works of the files that begin in the file range."""
         for name, root in self.roots(file_range, log, "TEI", "TEI.2"):
-            prose = Prose(_BLOCKS, _DROPPED, Counter(), _BETWEEN)
+            prose = Prose(_BLOCKS, _DROPPED, _BETWEEN)
             prose.edges |= dict.fromkeys(_APART.split(), _EDGE)
             space = root.tag.rpartition("}")[0] + "}" if "}" in root.tag else ""
             parts = [*root.iterfind(f".//{space}profileDesc/{space}abstract"), *root.iterfind(f"{space}text")]
@@ -106,4 +106,3 @@ class Reader(xml_prose.XmlFiles):
             yield Document(name, text)
             log.notes.update([formats.MARKED] * formats.is_marked(text))  # as letters of Greek in ASCII
             log.notes.update({JOINED: prose.ends.joined} if prose.ends.joined else {})
-            log.notes.update({f"{said} left out": n for each, said in _COUNTED.items() if (n := prose.counts[each])})

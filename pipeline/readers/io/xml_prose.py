@@ -3,7 +3,7 @@
 import contextlib
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from html.entities import html5
 from typing import Any, cast
 from xml.etree.ElementTree import Element, ParseError, XMLParser, XMLPullParser
@@ -115,12 +115,15 @@ class XmlFiles(archives.FileReader):
 class Prose:
     """Paragraphs are what `blocks` divide; `dropped` elements, and `apart`, between words, are left out and counted."""
 
-    def __init__(self, blocks: str, dropped: str, counts: Counter[str], apart: str = ""):
-        self.edges, self.counts = dict.fromkeys(blocks.split(), "\0"), counts
+    counted: Mapping[str, str] = {}  # what is said of elements that are left out
+
+    def __init__(self, blocks: str, dropped: str, apart: str = ""):
+        self.edges, self.counts = dict.fromkeys(blocks.split(), "\0"), Counter[str]()
         self.left = dict.fromkeys(apart.split(), f" {_LEFT}") | dict.fromkeys(dropped.split(), "")
 
     def sentences(self, paragraphs: list[str], language: str, notes: Counter[str]) -> str:
-        """Return the text of paragraphs without the sentences that lack a formula, which are counted."""
+        """Return the text of paragraphs without the sentences that lack a formula; note what is left out."""
+        notes.update({f"{said} left out": n for name, said in self.counted.items() if (n := self.counts[name])})
         return "\n".join(filter(None, holes.leave_out("\n\n".join(paragraphs), language, notes).split("\n")))
 
     def paragraphs(self, element: Element) -> list[str]:

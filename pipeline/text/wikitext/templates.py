@@ -48,6 +48,11 @@ def _text(text: str, arguments: Arguments) -> str:
     return before + found + after if found or not brace else ""
 
 
+def _joined(between: str, arguments: Arguments) -> str:
+    """Show arguments, one after another without `between`, else the first two."""
+    return between.join(filter(None, _numbered(arguments)[: 2 if between else None]))
+
+
 def _computed(name: str, arguments: Arguments) -> str:
     """Show what a function makes of the arguments."""
     return _COMPUTED[name](arguments)
@@ -56,10 +61,11 @@ def _computed(name: str, arguments: Arguments) -> str:
 def _rules(table: Mapping[str, Mapping[Any, str]]) -> dict[str, Rule]:
     """Return the rules of one language's part of the table."""
     rules: dict[str, Rule] = {name: partial(_text, text) for name, text in table.get("text", {}).items()}
-    kinds = (("shown", _shown, "{}"), ("paragraph", _text, "\n\n{{{}}}\n\n"), ("computed", _computed, "{}"))
-    for kind, rule, form in kinds:
+    kinds = {"shown": _shown, "paragraph": _text, "joined": _joined, "computed": _computed}
+    for kind, rule in kinds.items():
         for what, names in table.get(kind, {}).items():
-            made = _NOTHING if what == "none" else partial(rule, form.format(what))
+            shown = f"\n\n{{{what}}}\n\n" if kind == "paragraph" else str(what)
+            made = _NOTHING if what == "none" else partial(rule, shown)
             rules |= dict.fromkeys(map(_key, names.split(",")), made)
     return rules
 
@@ -162,8 +168,6 @@ _COMPUTED: dict[str, Rule] = {
     "convert": _measure,
     # {{convert|5|km|adj=on}} where another language names units: 5 km
     "symbols": lambda arguments: _measure({**arguments, "abbr": "on", "adj": ""}),
-    # {{chem|H|2|O}}: H2O
-    "joined": lambda arguments: "".join(_numbered(arguments)),
     "words": _value,
     # {{date|14|juillet|1789|en France}}: 14 juillet 1789
     "date": lambda arguments: " ".join(filter(_DATE.fullmatch, _numbered(arguments))),
@@ -171,10 +175,6 @@ _COMPUTED: dict[str, Rule] = {
     "japanese": _japanese,
     "as_of": _as_of,
     "verse": _verse,
-    # {{OldStyleDate|February 2|1905|January 20}}: February 2, 1905
-    "old_style": lambda arguments: ", ".join(filter(None, map(arguments.get, "12"))),
-    # {{ship|HMS|Victory|1765}}: HMS Victory
-    "ship": lambda arguments: " ".join(filter(None, map(arguments.get, "12"))),
     "value": _quantity,
     # {{circa|1500|1510}}: c. 1500 – c. 1510
     "circa": lambda arguments: " – ".join(f"c. {each}" for each in _numbered(arguments) if each) or TEMPLATE,
@@ -184,8 +184,6 @@ _COMPUTED: dict[str, Rule] = {
     "century": lambda arguments: (
         f"siglo {_shown('1', arguments)}{dict(a=' a. C.', d=' d. C.').get(arguments.get('2', ''), '')}"
     ),
-    # {{heure|8|30}}: 8 h 30
-    "hour": lambda arguments: " h ".join(filter(None, map(arguments.get, "12"))),
 }
 _PREFIXES: dict[str, str] = _TABLES["prefixes"]
 
