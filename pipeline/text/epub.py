@@ -19,7 +19,7 @@ from pipeline.storage.budget import PIECES, Budget, parsed_size, unzipped
 from pipeline.storage.places import BROKEN_ZIP
 from pipeline.text.book_text import Book, joined, without_licence
 from pipeline.text.encodings import decode_page
-from pipeline.text.html_text import exponents_apart
+from pipeline.text.html_text import plain_marks
 
 # Elements whose content is not text, and how they are counted; "": no part of a book.
 _NO_PART = "head script style template audio video iframe"
@@ -188,7 +188,7 @@ def paragraphs(page: str, passed: Counter[str]) -> list[str]:
         return [" ".join(part.split()) for part in re.split(r"\n\s*\n", page) if part.strip()]
     parser = _Paragraphs()
     subset = _SUBSET.match(page)
-    parser.feed(exponents_apart(page[subset.end() :] if subset else page))
+    parser.feed(plain_marks(page[subset.end() :] if subset else page))
     # The parser's own end looks for the end of each open tag again: quadratic.
     for text in _ANY_TAG.split(parser.rawdata):
         parser.handle_data(unescape(text))

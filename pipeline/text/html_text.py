@@ -18,6 +18,10 @@ _DEEPER = "<div><div><div>"  # a list counts as content from the fourth element 
 EXPONENT = r"{0}(?<=\d{0})(?=(?:[-\u2212\u2013+]|&minus;|&#8722;)?\d)"
 _RAISED = re.compile(EXPONENT.format("<sup>"))
 _FRACTION = re.compile(r"<sup>(?<=\d<sup>)(?=\d++</sup>(?:/|⁄|&frasl;|&#8260;))")  # 5<sup>1</sup>/<sub>2</sub>
+# A picture of the first letter of a word, as of `<img alt="O"/>nce`.
+_INITIAL = re.compile(
+    r"<img\b(?![^<>]{0,400}math)[^<>]{0,400}?\balt=[\"']([^\W\d_])[\"'][^<>]{0,400}+>(?=(?:</\w++>)?[^\W\d_])"
+)
 _TIME = re.compile(r"(?<=[^\s<>] )<time\b[^<>]*+>([^<>]*+)</time>")  # within a sentence: left out otherwise
 _SKIPPED = ["img", "svg", "footer", "rt", "rp", "annotation", "[role=doc-noteref]"]
 # What MediaWiki puts around the prose, also in dumps of Wikimedia Enterprise and in ZIM; wikitext has it in templates.
@@ -33,8 +37,9 @@ _JOINTS = {"msup": "^", "mfrac": "/"}  # of MathML: what is between the two part
 _UNDIVIDED = re.compile(r"(?=</(?:summary|legend)\s*+>)")  # blocks, of which the library divides no text
 
 
-def exponents_apart(page: str) -> str:
-    """Return a page with ^ between a number and its exponent, and a blank between one and a fraction."""
+def plain_marks(page: str) -> str:
+    """Return a page with ^ between a number and its exponent, one and a fraction apart; letters for initials."""
+    page = _INITIAL.sub(r"\1", page) if "<img" in page else page
     return _RAISED.sub("^<sup>", _FRACTION.sub(" <sup>", page)) if "<sup>" in page else page
 
 
@@ -54,7 +59,7 @@ def text_of(page: str) -> str:
     budget.Budget(lambda: ValueError(_LARGE)).take(budget.parsed_size(page, ("<",)))
     head = max((at.end() for at in _BODY.finditer(page, 0, 1 << 20)), default=0)
     page = page[:head] + _DEEPER + page[head:]
-    page = _UNDIVIDED.sub("<br>", _ALONE.sub(_accompanied, exponents_apart(page)))
+    page = _UNDIVIDED.sub("<br>", _ALONE.sub(_accompanied, plain_marks(page)))
     tree = parser.HTMLTree.parse(_TIME.sub(r"\1", page) if "<time" in page else page)
     if tree.document.query_selector(_TOO_DEEP) is not None:
         raise ValueError(f"elements are nested deeper than {DEEPEST:,}")

@@ -4,7 +4,7 @@ import re
 from collections import Counter
 
 from pipeline.common.tables import read_table
-from pipeline.text.html_text import exponents_apart
+from pipeline.text.html_text import plain_marks
 from pipeline.text.wikitext import brackets
 from pipeline.text.wikitext.holes import CODE, END, FORMULA, TAG, spoken
 
@@ -88,7 +88,7 @@ def strip_tags(text: str, counts: Counter[str]) -> str:
     text = _POEM.sub(lambda match: "\n\n" + match[1].replace("\n", "\n\n") + "\n\n", text)
     if "tabber>" in text:
         text = _TAB.sub("\n\n", text)
-    text = exponents_apart(text)
+    text = plain_marks(text)
     unknown = set[str]()
 
     def between(match: re.Match[str]) -> str:

@@ -148,7 +148,7 @@ POWER = "<math><msup><mn>10</mn><mrow><mo>−</mo><mn>6</mn></mrow></msup></math
         ("<p>10<sup>6</sup> m<sup>2</sup><sup class='mw-ref'>[1]</sup> <a class='reference'>A</a>", "10^6 m2 A"),
         ('<?xml v="1"?><d><time t="" /><s>One.</s><br/><script s=""/><c><![CDATA[Two]]></c></d>', "One.\nTwo"),
         ("<p><ruby>漢<rp>(</rp><rt>かん</rt></ruby>、<b>字</b>5<i>&euro;</i><i>\uf00c</i><i>¶</i>。</p>", "漢、字5€。"),
-        ("<details><summary>Sum</summary>Of <legend>all</legend>it.</details>", "Sum\nOf all\nit."),
+        ("<details><summary><img alt='S'>um</summary>Of <legend>all</legend>it.</details>", "Sum\nOf all\nit."),
         ("<p>Let <math><mi>x</mi><annotation>{\\displaystyle x}</annotation></math> be.</p>", "Let x be."),
         (f"<p>At {POWER} <math><mfrac><mi>a</mi><mi>b</mi></mfrac></math>.</p>", "At 10^−6 a/b."),
     ],
