@@ -9,6 +9,7 @@ from html import unescape
 from itertools import pairwise
 
 from pipeline.text.encodings import CP1252
+from pipeline.text.html_text import plain_marks
 
 Lines = list[str]
 
@@ -63,9 +64,10 @@ _OF_EDITIONS = {
     "notes": re.compile(rf"^[ \t]*\[Footnote [^\[\]:]{{1,9}}:{_INNER}\]", re.MULTILINE),
     "lines of contents": re.compile(r"^.*(?:[ .]\.){4,}[ .]*\d+[ \t]*$", re.MULTILINE),
     "numbers of pages": re.compile(
-        r"\[(?:Pg|Page|p\.) ?[\divxlc]+\] ?|\[Blank Page\]|(?<![\^_])\{(?:\d{1,4}|[ivxlc]+)\}", re.IGNORECASE
+        r"\[(?:Pg|Page|p\.) ?[\divxlc]+\]|\[Blank Page\]|(?<![\^_])\{(?:\d{1,4}|[ivxlc]+)\}", re.IGNORECASE
     ),
 }
+_DASHES = r"[ \t]*+:?-++:?[ \t]*+"
 _OF_MARKDOWN = {
     "front matter": re.compile(
         r"\A(?:---\n(?:[\w-]+:.*\n|[ \t#].*\n|-(?!--).*\n|\n)*+(?:---|\.\.\.)|\+{3}\n(?:(?!\+{3}).*\n)*+\+{3})[ \t]*$",
@@ -74,23 +76,25 @@ _OF_MARKDOWN = {
     "comments": re.compile(r"<!--(?:[^-]|-(?!->))*+-->"),
     "blocks of code": re.compile(r"^[ \t]*(```+|~~~+).*\n(?:(?![ \t]*\1).*\n)*+[ \t]*\1.*$", re.MULTILINE),
     "lines of tables": re.compile(r"^[ \t]*\|.*\|[ \t]*$", re.MULTILINE),
+    "tables": re.compile(rf"^[^|\n]*+\|.*+\n{_DASHES}(?:\|{_DASHES})++\|?$(?:\n[^|\n]*+\|.*+)*+", re.MULTILINE),
     "notes": re.compile(r"^\[\^[^\]\n]+\]:.*(?:\n[ \t]+\S.*)*+", re.MULTILINE),
     "attributes": re.compile(r"^:::.*$|[ \t]*\{[#.:][^{}\n]*\}[ \t]*$", re.MULTILINE),
     "addresses of links": re.compile(r"^ {0,3}\[[^\]^\n]+\]: +(?=\S*(?:[/#]|\.\w))\S+(?: +[\"'(].*)?$", re.MULTILINE),
     "tags of HTML": re.compile(
-        r"(?<!`)</?(?:a|b|i|p|u|br|em|hr|div|img|span|small|strong|center|details|summary)(?=[\s/>])[^<>]*+>"
+        r"(?<!`)</?(?:a|b|i|u|em|kbd|img|sub|sup|code|font|span|small|strong|(?P<apart>p|br|BR|hr|li|[ou]l|h[1-6]|t[rdh]|"
+        r"div|pre|table|center|details|summary|picture|source|blockquote))(?=[\s/>])[^<>]*+>"
     ),
     "marks of quotations": re.compile(r"^(?: {0,3}>)+ ?", re.MULTILINE),
+    "marks of line ends": re.compile(r"(?<!\\)\\$", re.MULTILINE),
 }
-_BLOCK = re.compile(r"</?(?:br|p|div|hr|center|details|summary)\b")
-_ESCAPED = re.compile(r"\\([!-/:-@\[-`{-~]|(?=\s))")  # in Markdown; before a blank, it was at the end of a line
+_ESCAPED = re.compile(r"\\([!-/:-@\[-`{-~])")  # in Markdown
 _VERBATIM = re.compile(r"(?<!`)(``?)(?!`)([^`\n]+)\1(?!`)|<((?:https?:|mailto:)[^\s<>]+)>")  # code, an address
 _ENTITY = re.compile(r"&#?\w+;")  # with its end: addresses have parameters, as &region=1
 _ANCHOR = re.compile(r"\[(?:\^[^\[\]\n]++|\d{1,3}|[A-Z*†])\]")
 
 _TARGET = r"\((?:[^()\s]|\([^()\s]*+\))*+(?:\s+(?:\"[^\"]*\"|'[^']*'))?\)"
 _IMAGE = re.compile(rf"!\[[^\[\]]*+\]{_TARGET}")
-_LINK = re.compile(rf"\[([^\][]*)\]{_TARGET}")
+_LINK = re.compile(rf"\[({_INNER})\]{_TARGET}")
 # Links and images of Markdown whose address is elsewhere; numbers are notes.
 _REFERENCE = re.compile(r"(?:!\[[^\[\]]*+\]|(?<![\w\]\\])\[((?:\\.|[^\[\]\\])*+)\])\[(?:[^\W\d][^\[\]]*+)?\]")
 _EMPHASIS = re.compile(r"(?<![\w*\\])([_*]{1,3})(?=[^\s_*])([^_*]*?[^\s_*])\1(?![\w*])")
@@ -134,8 +138,9 @@ def parse(text: str, *, markdown: bool = False) -> Book:
 def _without_marks(text: str, markdown: bool) -> tuple[str, Counter[str]]:
     """Return a text without what editions or Markdown put into it, and how often there was what."""
     passed = Counter[str]()
+    text = plain_marks(text) if markdown else text
     for what, mark in _OF_MARKDOWN.items() if markdown else _OF_EDITIONS.items():
-        text, count = mark.subn(lambda left: "\n" * bool(_BLOCK.match(left[0])), text)
+        text, count = mark.subn(lambda left: " " * (left.lastgroup == "apart"), text)
         passed[what] += count
     if passed["notes"]:
         text, passed["numbers of notes"] = _ANCHOR.subn("", text)

@@ -184,7 +184,7 @@ def test_joined_words_are_counted():
 @pytest.mark.parametrize(
     ("marked", "text", "counts"),
     [
-        ("The [Pg 12]keeper slept{13} well.", "The keeper slept well.", {"numbers of pages": 2}),
+        ("The [Pg 12]keeper[Pg 13] slept{14} well.", "The keeper slept well.", {"numbers of pages": 3}),
         ("[PAGE xii] The keeper slept. [Sidenote: He snored.]", "The keeper slept.",
          {"numbers of pages": 1, "notes in the margin": 1}),
         ("He saw =bold= ~old~ #red# ships, x=y=z, a = b, +1.", "He saw bold old red ships, x=y=z, a = b, +1.", {}),
@@ -209,9 +209,10 @@ def test_of_markdown_the_prose_is_read():
         "comments": "<!-- to do -->\n",
         "blocks of code": "```python\nprint('# no')\n\n```\n\n",
         "lines of tables": "| a | b |\n\n",
+        "tables": "a | b\n--- | :-:\n1 | 2 \n\n",
         "notes": "[^1]: A note\n    of two lines.\n",
         "addresses of links": '[a]: http://b "C"\n\n',
-        **{"marks of quotations": "> Quoted", "tags of HTML": "<br/> &amp; so.\n\n"},
+        **{"marks of quotations": "> Quoted", "tags of HTML": "<br/>&amp;", "marks of line ends": "\\\nso.\n\n"},
     }
     text = r'# T//[![x][a]][b]T[^1] **b** [![i](s)](t)[a](b_(c) "d") [g][] x[i][j] \[a\][b] \_e\_//* * *//* o/* l/  l/'
     book = parse("".join(parts.values()) + text.replace("/", "\n"), markdown=True)
@@ -219,3 +220,5 @@ def test_of_markdown_the_prose_is_read():
     assert book.passed == {**dict.fromkeys(parts, 1), "numbers of notes": 1}
     assert parse("+++\na\n+++\n---\n\n[A]: No.\n<u,v> `<p>` &reg", markdown=True).text == "[A]: No. <u,v> <p> &reg"
     assert parse("+ A<br>b ~~c~~\\\n d\n+ [x] <http://e> {#f}", markdown=True).text == "A b c d\nhttp://e"
+    tags = "one<br>two m<sub>i</sub>, 10<sup>5</sup> [[1]](#c) <h1>T</h1>"
+    assert parse(tags, markdown=True).text == "one two mi, 10^5 [1] T"
