@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # @chroma-core/chroma-bm25 0.1.10 (npm, Node 20) beside chromadb 1.5.9 (PyPI), the two clients of one database.
 #
-# Guess: a collection that one client has filled is searched by the other: words have the same numbers ("100% compatible"
-#   says the change that added Python's, chroma-core/chroma 5806).
+# Guess: a collection that one client has filled is searched by the other: words have the same numbers, "100%
+#   compatible" as the change says that added Python's (chroma-core/chroma 5806).
 # Seen: Python takes the murmur3 hash of a word's UTF-8 bytes, JavaScript of the low bytes of its UTF-16 codes. Words of
 #   ASCII agree; "café", "Straße", "где" or "水" have other numbers, and a query finds no document. Within JavaScript
 #   words fall together: "где" (where) is "345", "水" (water) is "吴" (a name).
