@@ -57,7 +57,7 @@ class Embedder:
     @torch.no_grad()
     def vectors(self, samples: Samples) -> list[npt.NDArray[np.float32]]:
         """Return a vector `(W,)` per text, or `(length, W)` per token including [CLS] and [SEP]."""
-        found: list[npt.NDArray[np.float32]] = [np.zeros(0, np.float32)] * len(samples)
+        vectors: list[npt.NDArray[np.float32]] = [np.zeros(0, np.float32)] * len(samples)
         lengths = samples.lengths()
         for rows in batches(lengths):
             batch, _ = loop.inputs(samples, rows, self.device)
@@ -71,8 +71,8 @@ class Embedder:
             pooled = x.float().cpu().numpy()
             each = np.split(pooled, np.cumsum(lengths[rows])[:-1]) if self._pooling == "tokens" else list(pooled)
             for row, part in zip(rows, each, strict=True):
-                found[row] = part
-        return found
+                vectors[row] = part
+        return vectors
 
 
 def batches(lengths: Ints, tokens: int = BATCH_TOKENS) -> Iterator[Ints]:

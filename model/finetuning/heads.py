@@ -65,13 +65,13 @@ class BertWithHead(nn.Module):
         A pooler that is not pre-trained starts from the matching part of another head.
         """
         source = architecture_of(self.encoder.config).pooler_source
-        found = {}
+        pretrained = {}
         for name in self.state_dict():
             where, _, rest = name.partition(".")
             theirs = f"{source}.{rest}" if where == "pooler" else name
             if theirs in weights:
-                found[name] = weights[theirs]
-        return found
+                pretrained[name] = weights[theirs]
+        return pretrained
 
     def train(self, mode: bool = True) -> "BertWithHead":
         """Set the training mode; a frozen encoder stays in evaluation mode, without dropout."""

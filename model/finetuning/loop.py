@@ -176,7 +176,7 @@ def predict(
     """Return the logits of each sample: N of `(C,)`, or `(length, C)` for tags and answers; scores by their scale."""
     model.to(device).eval()
     mean, deviation = model.config.scale
-    found: list[Any] = [None] * len(samples)
+    outputs: list[Any] = [None] * len(samples)
     lengths = samples.lengths()
     order = np.argsort(lengths, kind="stable")
     for start in range(0, len(order), EVALUATION_BATCH):
@@ -185,6 +185,6 @@ def predict(
         if model.config.kind in (TAG, ANSWER):
             logits = np.split(logits, np.cumsum(lengths[rows])[:-1])
         for row, values in zip(rows, logits, strict=True):
-            found[row] = values
+            outputs[row] = values
         on_batch()
-    return found
+    return outputs

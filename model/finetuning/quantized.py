@@ -58,7 +58,7 @@ class QuantizedModel:
         """
         if lost := [name for name in names if name not in self.outputs] or ["chunks"] * bool(len(samples.groups)):
             raise ConfigError(f"the graph has no {lost[0]}; leave out quantize", "quantize", "int8")
-        session, lengths, found = self._session(names), samples.lengths(), [()] * len(samples)
+        session, lengths, outputs = self._session(names), samples.lengths(), [()] * len(samples)
         for rows in batches(lengths, BATCH_TOKENS):
             places = np.arange(lengths[rows].max())
             mask = (places < lengths[rows, None]).astype(np.int64)  # (B, L)
@@ -70,8 +70,8 @@ class QuantizedModel:
             of_tokens = [value.ndim == 3 or name in OF_ANSWERS for name, value in zip(names, made, strict=True)]
             for place, row in enumerate(rows):
                 ends = [lengths[row] if each else None for each in of_tokens]
-                found[row] = tuple(value[place][:end] for value, end in zip(made, ends, strict=True))
-        return found
+                outputs[row] = tuple(value[place][:end] for value, end in zip(made, ends, strict=True))
+        return outputs
 
     def _session(self, names: tuple[str, ...]) -> Any:
         """Return onnxruntime on the part of the graph that makes these outputs; of the whole it would run all nodes."""
@@ -101,6 +101,6 @@ class QuantizedModel:
         """Return the logits of the masks of one text `(M, V)`, and of a pair `(1, 2)`, as `PretrainingModel` does."""
         samples = Samples([batch.input_ids.numpy()], (batch.segment_ids == 0).sum()[None].numpy(), np.zeros(1))
         places, pair = batch.masked_positions, [PAIR] * self.judges_pairs
-        found = self.run(samples, *["logits"] * bool(len(places)), *pair)[0]
-        masks = torch.from_numpy(found[0])[places] if len(places) else torch.zeros(0)
-        return masks, torch.from_numpy(found[-1])[None] if pair else None
+        outputs = self.run(samples, *["logits"] * bool(len(places)), *pair)[0]
+        masks = torch.from_numpy(outputs[0])[places] if len(places) else torch.zeros(0)
+        return masks, torch.from_numpy(outputs[-1])[None] if pair else None

@@ -140,16 +140,16 @@ def head_of(folder: Path | str, size: ModelConfig, others: Weights, kind: str, l
     if KINDS.get(class_in(content)) != kind:
         return {}
     name = head_name(bert_format.names_for(size), kind)
-    found = {f"head.{part}": others[f"{name}.{part}"] for part in ("weight", "bias") if f"{name}.{part}" in others}
+    head = {f"head.{part}": others[f"{name}.{part}"] for part in ("weight", "bias") if f"{name}.{part}" in others}
     pooler = pooler_in(bert_format.names_for(size), kind, others)
     if kind in (ANSWER, CHOICE):
-        return found | pooler
+        return head | pooler
     if kind == CLASS and not labels and bert_format.SCALE.keys() <= content.keys():
-        return remove_scale(content, found) | pooler
+        return remove_scale(content, head) | pooler
     exact = {str(word): int(number) for number, word in (content.get("id2label") or {}).items()}
     known = {word.casefold(): number for word, number in exact.items()} | exact
     rows = [known.get(label, known.get(label.casefold(), -1)) for label in labels]
-    taken = {part: torch.cat([t, torch.full_like(t[:1], torch.nan)])[rows].float() for part, t in found.items()}
+    taken = {part: torch.cat([t, torch.full_like(t[:1], torch.nan)])[rows].float() for part, t in head.items()}
     return taken | pooler if max(rows, default=-1) >= 0 else {}
 
 
@@ -208,18 +208,18 @@ def stated_by(folder: Path, content: Json, outputs: int) -> tuple[list[str], Rea
         labels = [words.get(n, f"LABEL_{n}") for n in range(outputs)]
         of_tail = OF_TAIL.items() <= tokenizer_folder.read_object(folder / tokenizer_folder.CONFIG).items()
         usual = asdict(Reading()) | ({"truncation": "tail"} if of_tail else {})
-        found: Reading = built(Reading, usual | content.get(READING, {}))
-        length, known = found.sequence_length, found.truncation in TRUNCATIONS and len({*labels}) == outputs
+        reading: Reading = built(Reading, usual | content.get(READING, {}))
+        length, known = reading.sequence_length, reading.truncation in TRUNCATIONS and len({*labels}) == outputs
         if outputs and max(words, default=0) >= outputs:
             raise ValueError(f"{len(words)} labels of {outputs} outputs")
-        if not known or found.stride < 1 or (length is not None and length < SHORTEST):
-            raise ValueError(f"{labels}, {found}")
+        if not known or reading.stride < 1 or (length is not None and length < SHORTEST):
+            raise ValueError(f"{labels}, {reading}")
     except (AttributeError, TypeError, ValueError) as error:
         raise InputError(
             f"id2label or {READING} is not what python -m pipeline.evaluate writes ({error}); correct it",
             path=folder / bert_format.CONFIG,
         ) from error
-    return labels, found
+    return labels, reading
 
 
 def check_problem(folder: Path, content: Json, kind: str, outputs: int) -> bool:

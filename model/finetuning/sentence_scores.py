@@ -75,7 +75,7 @@ class SentenceScorer:
         earlier one; a causal model, which does not read them, ignores it. Products are those of
         fp32 on a GPU too: errors of TF32 add up over the tokens and decide close pairs.
         """
-        found = np.zeros(len(sequences))
+        scores = np.zeros(len(sequences))
         lengths = np.array([len(sequence) for sequence in sequences], np.int64)
         for length in np.unique(lengths):
             rows = np.flatnonzero(lengths == length)
@@ -86,12 +86,12 @@ class SentenceScorer:
                 marks = None if goes_on is None else np.stack([goes_on[row] for row in rows.tolist()])
                 queries = masked_queries(ids, first[rows], self._mask, marks)
             values = self._values(queries, len(rows), on_sentences)
-            found[rows] = np.bincount(queries.sentence, values, len(rows))
-        return found
+            scores[rows] = np.bincount(queries.sentence, values, len(rows))
+        return scores
 
     def _values(self, queries: Queries, sentences: int, on_sentences: Callable[[float], object]) -> Floats:
         """Return the log-probability `(P,)` of each label; report shares of the sentences as they are done."""
-        found = np.zeros(len(queries.label))
+        values = np.zeros(len(queries.label))
         copies, length = queries.copies.shape
         size = max(1, self._tokens // length)
         for start in range(0, copies, size):
@@ -100,9 +100,9 @@ class SentenceScorer:
             place = (queries.copy[low:high] - start) * length + queries.place[low:high]
             keep, row = np.unique(place, return_inverse=True)
             states = self._states(queries.copies[start:stop], keep)
-            found[low:high] = self._log_probabilities(states, row, queries.label[low:high])
+            values[low:high] = self._log_probabilities(states, row, queries.label[low:high])
             on_sentences((stop - start) / copies * sentences)
-        return found
+        return values
 
     def _states(self, copies: Ids, keep: Ints) -> Tensor:
         """Return hidden states `(K, H)` at positions `keep` `(K,)` of packed copies `(C, L)`."""

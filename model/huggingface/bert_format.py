@@ -218,15 +218,15 @@ def load(folder: Path | str) -> tuple[ModelConfig, Weights, list[str], Weights]:
     folder = Path(folder)
     config = our_config(folder, content := read_config(folder))
     names = names_for(config)
-    found = read_weights(folder, names, content)
-    check_sizes(folder, config, sum(tensor.numel() for tensor in found.values()))
-    if config.layers > len(found):
-        raise InputError(f"{config.layers} layers, but {len(found)} tensors in the weights", path=folder / CONFIG)
-    check_decoder(folder, found, names)
+    weights = read_weights(folder, names, content)
+    check_sizes(folder, config, sum(tensor.numel() for tensor in weights.values()))
+    if config.layers > len(weights):
+        raise InputError(f"{config.layers} layers, but {len(weights)} tensors in the weights", path=folder / CONFIG)
+    check_decoder(folder, weights, names)
     shapes = parameter_shapes(config)
     state, missing = Weights(), list[str]()
     for name, shape in shapes.items():
-        tensor = found.pop(names.their_name(name), None)
+        tensor = weights.pop(names.their_name(name), None)
         if tensor is None:
             missing.append(name)
         elif tensor.shape != shape:
@@ -242,9 +242,9 @@ def load(folder: Path | str) -> tuple[ModelConfig, Weights, list[str], Weights]:
     state |= init_missing({name: shapes[name] for name in missing}, config)
     notes = [f"{name}: not in {folder}, {INITIALISED}" for name in missing]
     notes += [f"{name}: in {folder} as {INITIALISED}" for name in random_of(content, shapes) if name not in missing]
-    notes += [f"{name}: ignored, not part of pre-training" for name in sorted(found)]
+    notes += [f"{name}: ignored, not part of pre-training" for name in sorted(weights)]
     config = without_padding(folder, content, config, state, notes)
-    return config, {name: state[name] for name in shapes}, notes, found
+    return config, {name: state[name] for name in shapes}, notes, weights
 
 
 def scale_of(content: Json) -> tuple[float, float]:
@@ -271,24 +271,24 @@ def read_weights(folder: Path, names: Names, content: Json) -> Weights:
     path = next((folder / name for name in FILES if (folder / name).exists()), None)
     if path is None:
         raise InputError(f"no weights found; expected one of {', '.join(FILES)}", path=folder)
-    found = Weights()
+    weights = Weights()
     for part in parts_of(path) if path.suffix == ".json" else [path]:
-        found |= read_file(part)
+        weights |= read_file(part)
     words = ".".join(names.embedding_name.split(".")[-2:])
-    if not any(name.endswith((words, names.decoder)) for name in found):
+    if not any(name.endswith((words, names.decoder)) for name in weights):
         title, _ = model_card.PUBLISHED[names.model_type]
         raise InputError(f"not a {title}: {words} not found", path=path)
     try:
-        found = names.canonical({n.removeprefix("module."): t for n, t in found.items()}, content)
+        weights = names.canonical({n.removeprefix("module."): t for n, t in weights.items()}, content)
     except ValueError as error:
         raise InputError(f"{error}", path=path) from error
-    for name, tensor in found.items():
+    for name, tensor in weights.items():
         if tensor.dtype not in NUMBERS or not tensor.isfinite().all():
             kind = str(tensor.dtype).removeprefix("torch.")
             raise InputError(
                 f"{name} is {kind}, or not finite; use a model in fp32, bf16 or fp16 that has not diverged", path=folder
             )
-    return found
+    return weights
 
 
 def parts_of(index: Path) -> list[Path]:
@@ -323,11 +323,11 @@ def read_file(path: Path) -> Weights:
         raise InputError(f"cannot be read ({first_line(error)})", path=path) from error
     if not isinstance(content, dict):
         raise InputError("contains no named tensors", path=path)
-    found = {name: tensor for name, tensor in content.items() if isinstance(name, str) and isinstance(tensor, Tensor)}
-    for name, tensor in found.items():
+    weights = {name: tensor for name, tensor in content.items() if isinstance(name, str) and isinstance(tensor, Tensor)}
+    for name, tensor in weights.items():
         if tensor.layout != torch.strided or tensor.nbytes > tensor.untyped_storage().nbytes():
             raise InputError(f"{name} is stored in part; save it whole", path=path)
-    return found
+    return weights
 
 
 def without_padding(folder: Path, content: Json, config: ModelConfig, state: Weights, notes: list[str]) -> ModelConfig:

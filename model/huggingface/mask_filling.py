@@ -58,14 +58,14 @@ def examples(folder: Path | str, wordpiece: WordPiece, count: int) -> dict[str, 
         beginnings.append(ids[:WORDS].tolist())
     places = [_word_in([wordpiece.vocab[index] for index in part], wordpiece) for part in whole]
     candidates = [(part, place) for part, place in zip(whole, places, strict=True) if place is not None]
-    found: dict[str, str] = {}
+    answers: dict[str, str] = {}
     for chosen, place in candidates[:count] or [(part, WORDS // 2) for part in beginnings[:count]]:
         answer = wordpiece.library.decode([chosen[place]]).strip()
         chosen[place] = wordpiece.mask
         text = wordpiece.library.decode(chosen, skip_special_tokens=False)
         if "\ufffd" not in text + answer:
-            found[text.replace(wordpiece.vocab[wordpiece.mask], MASK)] = answer
-    return found
+            answers[text.replace(wordpiece.vocab[wordpiece.mask], MASK)] = answer
+    return answers
 
 
 def _word_in(entries: Sequence[str], wordpiece: WordPiece) -> int | None:
@@ -86,25 +86,25 @@ def fill(config: ModelConfig, state: Weights, wordpiece: WordPiece, texts: Seque
     Texts without a mask, or with more than `longest` tokens, are left out.
     """
     model = model_with(config, state).float()
-    found = []
+    filled = []
     for text in texts:
         ids = np.array([wordpiece.cls, *pieces(wordpiece, text), wordpiece.sep])
         if MASK not in text or len(ids) > longest:
             continue
         logits, _ = model(batch_of(ids, len(ids), wordpiece.mask))
         masks = [likeliest(wordpiece, row, TOP, digits=4) for row in logits]
-        found.append({"text": text, "masks": masks})
-    return found
+        filled.append({"text": text, "masks": masks})
+    return filled
 
 
 def likeliest(wordpiece: WordPiece, logits: Tensor, top: int, digits: int) -> list[Json]:
     """Return the `top` most probable entries by logits `(V,)`, with rounded probabilities."""
-    best, found = logits.softmax(-1).topk(min(top, len(logits))), []
+    best, entries = logits.softmax(-1).topk(min(top, len(logits))), []
     for value, index in zip(best.values.tolist(), best.indices.tolist(), strict=True):
         # Of WordPiece with its "##", of others as text.
         word = wordpiece.vocab[index] if wordpiece.is_wordpiece else wordpiece.library.decode([index]).strip()
-        found.append({"word": word, "probability": round(value, digits)})
-    return found
+        entries.append({"word": word, "probability": round(value, digits)})
+    return entries
 
 
 def pieces(wordpiece: WordPiece, text: str) -> npt.NDArray[np.int64]:

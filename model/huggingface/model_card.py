@@ -213,7 +213,7 @@ def sources(corpus: Rows) -> list[str]:
 
 def licence_rows(corpus: Rows, notes: Iterable[str]) -> Rows:
     """Return the rows of licence and attribution of the corpora that are known, by what is in `licences.yaml`."""
-    found: dict[str, tuple[str, str]] = {}
+    licences: dict[str, tuple[str, str]] = {}
     dumps = [note for note in notes if "dumps of " in note]
     for text in [*dumps, *places_of(corpus, with_dumps=not dumps)]:
         for known in read_table(__file__, "licences.yaml"):
@@ -225,11 +225,11 @@ def licence_rows(corpus: Rows, notes: Iterable[str]) -> Rows:
                 elif "before" in known and date < known["since"]:
                     licence = known["before"]
                 dump = f", dump of {date[:4]}-{date[4:6]}-{date[6:]}" if date else ""
-                found.setdefault(known["who"].format(**parts), (licence, dump))
+                licences.setdefault(known["who"].format(**parts), (licence, dump))
                 break
     return {
-        "licence of the text": "; ".join(dict.fromkeys(licence for licence, _ in found.values())) or None,
-        "attribution": "; ".join(f"{who}{dump}" for who, (_, dump) in found.items()) or None,
+        "licence of the text": "; ".join(dict.fromkeys(licence for licence, _ in licences.values())) or None,
+        "attribution": "; ".join(f"{who}{dump}" for who, (_, dump) in licences.items()) or None,
     }
 
 
@@ -268,11 +268,11 @@ def figure_rows(train: Manifest) -> Rows:
     summary = TrainingSummary.of(train)
     if not summary.validation:
         return {}
-    found = {name.replace("_", " "): value for name, value in summary.validation.items()} | {
+    rows = {name.replace("_", " "): value for name, value in summary.validation.items()} | {
         "most frequent token's share": summary.most_frequent_accuracy,
         "more frequent class of pairs' share": summary.most_frequent_pair_accuracy,
     }
-    return {name: f"{value:.4f}" for name, value in found.items() if value is not None}
+    return {name: f"{value:.4f}" for name, value in rows.items() if value is not None}
 
 
 def number(value: int | None) -> str | None:

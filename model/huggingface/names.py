@@ -219,7 +219,7 @@ class ModernBertNames(Names):
             if kinds != [LOCAL if index % every else GLOBAL for index in range(len(kinds))]:
                 rule = f"must repeat one {GLOBAL} followed by a fixed number of {LOCAL}"
                 raise ValueError(f"layer_types is {kinds}, {rule}")
-        found: Json = {"global_every": every}
+        sizes: Json = {"global_every": every}
         bases, scaling = theirs.get("rope_parameters") or {}, theirs.get("rope_scaling") or {}
         for ours, kind, old in (
             ("rotary_global", GLOBAL, "global_rope_theta"),
@@ -230,10 +230,10 @@ class ModernBertNames(Names):
                 raise ValueError(f"rope_type is {form}, must be default")
             base = rope.get("rope_theta", theirs.get(old))
             if base is None and ours == "rotary_local" and old in theirs:
-                base = found.get("rotary_global", GLOBAL_BASE)  # as null meant before transformers 5
+                base = sizes.get("rotary_global", GLOBAL_BASE)  # as null meant before transformers 5
             if base is not None:
-                found[ours] = float(base)
-        return found
+                sizes[ours] = float(base)
+        return sizes
 
 
 NAMES = {"bert": Names.of("bert"), "modernbert": ModernBertNames.of("modernbert")}  # by our architecture

@@ -96,17 +96,17 @@ class Served(nn.Module):
         except ConfigError as error:  # whose key is that of `embed`
             raise InputError(error.problem, "train") from error
         self.after = self.pooling.after if self.pooling else None  # a part of the graph
-        found = self.model(**dict(zip(self.inputs, sample(self, 1, 2, 0), strict=True)))
-        self.heads = {their: name for their, (ours, name) in HEADS.items() if their in found and ours not in untrained}
+        given = self.model(**dict(zip(self.inputs, sample(self, 1, 2, 0), strict=True)))
+        self.heads = {their: name for their, (ours, name) in HEADS.items() if their in given and ours not in untrained}
         self.outputs = [HIDDEN, *([POOLED] if self.pooling else []), *self.heads.values()]
 
     def forward(self, *inputs: Tensor) -> tuple[Tensor, ...]:
         """Return `outputs` of `inputs`, each `(B, L)`."""
         named = dict(zip(self.inputs, inputs, strict=True))
-        found = self.model(**named, output_hidden_states=True)
-        hidden = found.hidden_states[-1]
+        outputs = self.model(**named, output_hidden_states=True)
+        hidden = outputs.hidden_states[-1]
         pooled = [pooled_by(self.pooling, hidden, named["attention_mask"])] if self.pooling else []
-        return (hidden, *pooled, *(found[name] for name in self.heads))
+        return (hidden, *pooled, *(outputs[name] for name in self.heads))
 
 
 def pooled_by(pooling: sentence_model.Pooling, hidden: Tensor, mask: Tensor) -> Tensor:
@@ -204,13 +204,13 @@ def quiet() -> Iterator[None]:
 
 def compare(path: Path, model: Served, inputs: list[Tensor]) -> float:
     """Return the largest difference of an output at real tokens, onnxruntime against PyTorch."""
-    found = Session(path).run(dict(zip(model.inputs, inputs, strict=True)))
+    outputs = Session(path).run(dict(zip(model.inputs, inputs, strict=True)))
     with torch.no_grad():
         expected = dict(zip(model.outputs, model(*inputs), strict=True))
     real = inputs[1].bool()  # (B, L)
     mean, deviation = bert_format.scale_of(model.model.config.to_dict())
-    units = {name: abs(mean) + deviation if name == "logits" else 1.0 for name in found}
-    apart = {name: (torch.from_numpy(found[name]) - expected[name]).abs() / units[name] for name in found}
+    units = {name: abs(mean) + deviation if name == "logits" else 1.0 for name in outputs}
+    apart = {name: (torch.from_numpy(outputs[name]) - expected[name]).abs() / units[name] for name in outputs}
     return max(float((one[real] if one.shape[:2] == real.shape else one).max()) for one in apart.values())
 
 
@@ -268,10 +268,10 @@ def quantized(folder: Path, model: Served, texts: Texts) -> Json:
 def scored(session: Session, kind: str | None, texts: Texts) -> float:
     """Return the score of a task, or the share of masked words that a graph finds."""
     if texts.score is not None:
-        found = [session.of(one) for one in texts.samples]
+        answers = [session.of(one) for one in texts.samples]
         if kind == ANSWER:
-            return texts.score([np.stack((one["start_logits"], one["end_logits"]), -1) for one in found])
-        return texts.score([one["logits"] for one in found])
+            return texts.score([np.stack((one["start_logits"], one["end_logits"]), -1) for one in answers])
+        return texts.score([one["logits"] for one in answers])
     right = []
     for number, (ids, second) in enumerate(texts.samples[:MASKED_TEXTS]):
         words = np.r_[1 : second - 1, second : len(ids) - 1]  # without [CLS] and [SEP]

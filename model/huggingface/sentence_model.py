@@ -45,10 +45,10 @@ class Pooling:
             ConfigError: It is read, but not pooled, which is not supported.
         """
         name = next((one for one in names if one in self.prompts), self.usual or "")
-        found = self.prompts.get(name, "")
-        if found and not self.pools_prompt:
+        prompt = self.prompts.get(name, "")
+        if prompt and not self.pools_prompt:
             raise _unsupported(self.folder, ["a prompt that is not pooled"])
-        return found
+        return prompt
 
 
 def copy(source: Path, target: Path) -> None:
@@ -113,7 +113,7 @@ def pooling_of(folder: Path) -> Pooling | None:
     others = sorted({*names[:place]} - {"Transformer"} | {*names[place + 1 :]} - {"Dense", "Normalize"})
     if others or len(modes) != 1 or modes[0] not in POOLINGS.values():
         raise _unsupported(folder, [*modes, *others])
-    found = Pooling(
+    pooling = Pooling(
         kind=modes[0],
         after=_after(folder, list(zip(names, modules, strict=True))[place + 1 :], whole.get("truncate_dim")),
         similarity=whole.get("similarity_fn_name") or "cosine",
@@ -124,8 +124,8 @@ def pooling_of(folder: Path) -> Pooling | None:
         lowercase=bool(first.get("do_lower_case")),
         folder=folder,
     )
-    found.prompt()
-    return found
+    pooling.prompt()
+    return pooling
 
 
 def _unsupported(folder: Path, ways: list[str]) -> ConfigError:
@@ -152,12 +152,12 @@ def _after(folder: Path, modules: list[tuple[str, Json]], most: int | None) -> "
             """Map `(N, W)` -> `(N, W)`."""
             return self._step(vectors)
 
-    found = nn.Sequential()
+    steps = nn.Sequential()
     for name, module in modules:
         dense = name == "Dense" and _dense(inside(folder, module["path"], folder / MODULES), folder)
-        found.extend(dense or [Step(nn.functional.normalize)])
-    found.append(Step(lambda vectors: vectors[:, :most]))
-    return found.eval().requires_grad_(False)
+        steps.extend(dense or [Step(nn.functional.normalize)])
+    steps.append(Step(lambda vectors: vectors[:, :most]))
+    return steps.eval().requires_grad_(False)
 
 
 def _dense(path: Path, folder: Path) -> "list[Any]":

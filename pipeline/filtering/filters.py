@@ -69,9 +69,9 @@ class Rule:
 def _is_letter() -> npt.NDArray[np.bool_]:
     """Return which characters are letters or marks on them."""
     kept = (c for c in range(sys.maxunicode + 1) if unicodedata.category(chr(c))[0] in "LM")
-    found = np.zeros(sys.maxunicode + 1, np.bool_)
-    found[list(kept)] = True
-    return found
+    letters = np.zeros(sys.maxunicode + 1, np.bool_)
+    letters[list(kept)] = True
+    return letters
 
 
 def non_letter_share(text: str) -> float:
@@ -95,18 +95,18 @@ class Decontamination:
         self.n = n
         self.files = [str(path) for path in files]
         self.short: dict[str, int] = {}
-        found = []
+        grams = []
         for path in files:
             unique, most = grams_of(path, n, language)
-            found.append(unique)
+            grams.append(unique)
             if 0 < most < n:
                 self.short[str(path)] = most
         # An n-gram in several files is attributed to the first.
-        self.grams, first = np.unique(np.concatenate(found), return_index=True)
+        self.grams, first = np.unique(np.concatenate(grams), return_index=True)
         if not len(self.grams):
             why = f"no text of {n} words there; correct the paths, or reduce filters.ngram"
             raise InputError(why, "filters.decontaminate", ", ".join(self.files))
-        self.owners = np.repeat(np.arange(len(files)), list(map(len, found)))[first]
+        self.owners = np.repeat(np.arange(len(files)), list(map(len, grams)))[first]
 
     def check(self, text: str) -> Drop | None:
         """Return the file and passage if any n-gram of a text occurs in an evaluation file."""
@@ -181,7 +181,7 @@ def evaluation_files(patterns: list[str]) -> list[Path]:
         InputError: a path has no such files or cannot be read, or a folder has files of other
             types, whose text would not be found.
     """
-    found: list[Path] = []
+    chosen: list[Path] = []
     for place in patterns:
         top = Path(place)
         if file_search.is_folder(top):
@@ -192,8 +192,8 @@ def evaluation_files(patterns: list[str]) -> list[Path]:
             files = file_search.files_matching(place)
         if not files:
             raise InputError("no evaluation files found; correct the path", "filters.decontaminate", place)
-        found += files
-    return list(dict.fromkeys(found))
+        chosen += files
+    return list(dict.fromkeys(chosen))
 
 
 def kind_of(path: Path) -> str:
