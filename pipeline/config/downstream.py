@@ -108,6 +108,7 @@ class TaskConfig(Section, key="task"):
         "choices": ("kind", "choice"),
         **dict.fromkeys(("test_columns", "test_rows"), ("test",)),
         **dict.fromkeys(("test", "also", "dev_share"), ("kind", *TRAINED)),
+        "dev": ("dev_share", 0.0),
         "columns": ("kind", *(name for name, kind in TASK_KINDS.items() if kind.texts or name == "tagging")),
         "label": ("kind", "classification", "choice", "tagging", SIMILARITY),
         "labels": ("kind", "classification", "tagging"),
@@ -161,11 +162,8 @@ class TaskConfig(Section, key="task"):
         if self.has("examples"):
             leaked = any(self.label == column or f"{{{self.label}}}" in column for column in self.columns)
             self.require(not leaked, f"has the label's, {self.label}: the answer would be read", "columns")
-            self.require(
-                self.header or all(place.isdecimal() for place in (*self.columns, self.label)),
-                "must be indices from 0 in a file without a header, like task.label",
-                "columns",
-            )
+            fits = self.header or all(place.isdecimal() for place in (*self.columns, self.label))
+            self.require(fits, "must be indices from 0 in a file without a header, like task.label", "columns")
         fits = not self.multilabel or (self.has("classes") and bool(self.labels))
         self.require(fits, "is of kind classification, and needs task.labels=[A,B]", "multilabel")
         if self.has("classes"):

@@ -238,9 +238,9 @@ def test_keys_of_another_kind_of_task_are_said_to_have_no_effect():
     tasks = {name: task_of(name) for name in conf_files.choices("task")}
     assert not [line for task in tasks.values() for line in without_effect(task)]
     config = functools.partial(EvaluateConfig, data="x", pretrained="x", out="x", stride=9)
-    pairs = dataclasses.replace(tasks["blimp"], label="x")
-    found = [line.partition("=")[0] for line in without_effect(config(task=pairs, epochs=7))]
-    assert found == ["task.label", "epochs", "stride"]
+    pairs, held_out = dataclasses.replace(tasks["blimp"], label="x"), dataclasses.replace(PAIR, dev="x", dev_share=0.1)
+    for task, idle in ((pairs, ["task.label", "epochs", "stride"]), (held_out, ["task.dev", "stride"])):
+        assert [line.partition("=")[0] for line in without_effect(config(task=task, epochs=7))] == idle
 
 
 def test_the_order_of_metrics_has_no_meaning(monkeypatch):
