@@ -27,7 +27,7 @@ ENDS = r"texts with \n for line ends, written twice; put line ends there"
 ENTITIES = "texts with entities of HTML or tags, as &quot;, <br>, [/b], [x](http…); put characters there, take tags out"
 _TAGS = re.compile(
     r"(?i)<(?:br ?/?|/(?:p|div|a|b|i|em|strong|span|li|ul|td|h[1-6]))>|\[/(?:b|i|u|quote|url|img)\]|\]\(https?://"
-    r"|&(?:quot|apos|amp|lt|#39);"
+    r"|&(?:quot|apos|amp|lt|#39);|［＃"
 )
 # Before a small letter there are two: one may begin a word, as in C:\new, and words of TeX as \nu are none.
 _ENDS = re.compile(r"(?s)\\n(?![a-z])|(?:\\n(?!(?:u|eq?|eg|mid|[gl]eq|abla|ot(?:in)?|ew\w+|oindent)(?![a-z])).*?){2}")
@@ -39,7 +39,7 @@ def faults(text: str) -> Iterator[str]:
         yield TOKENIZED
     if "\\" in text and "\\n" in text and text.count("\\n") >= text.count("\n") and _ENDS.search(text):
         yield ENDS
-    if any(map(text.__contains__, ("<", "&", "](", "[/"))) and _TAGS.search(text):
+    if any(map(text.__contains__, ("<", "&", "](", "[/", "［＃"))) and _TAGS.search(text):
         yield ENTITIES
 
 

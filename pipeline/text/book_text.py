@@ -57,11 +57,17 @@ _GUTENBERG_CREDIT = re.compile(
 
 _BOX = r"^[ \t]*\+[-=]{3,}\+[ \t]*\n(?=(?:[ \t]*\|.*\n)*?.*Transcriber)(?:[ \t]*\|.*\n)++[ \t]*\+[-=]{3,}\+[ \t]*$"
 _INNER = r"[^\[\]]*+(?:\[[^\[\]]*+\][^\[\]]*+)*+"  # of brackets
+# Of Project Gutenberg in several languages, and of Aozora: what its marks mean, in the text, and where that is from.
+_PICTURE = "Illustration|Decoration|Frontispiece|Music|Plate|Map|Ilustración|Ilustração|Illustrazione|Abbildung|Kuva"
+_TRANSCRIBER = "Transcriber['’]?s?['’]? [Nn]otes?|Anmerkung(?:en)? zur Transkription|Nota del [Tt]ra(?:ns)?criptor"
+_FOOTNOTE = "Footnote|Note|Nota|Fußnote|Anmerkung|Voetnoot|Viite"
+_AOZORA = r"^-{20,}\n【テキスト中.*\n(?:(?!-{20}).*\n)*+-{20,}$|［＃[^［］\n]*+］|^底本：(?:.*\n?){1,40}"
 _OF_EDITIONS = {
-    "illustrations": re.compile(rf"\[(?:Illustration|Decoration|Frontispiece|Music|Plate|Map)s?(?::{_INNER})?\]"),
+    "illustrations": re.compile(rf"\[(?:{_PICTURE})s?(?::{_INNER})?\]"),
     "notes in the margin": re.compile(rf"\[Side-?note:{_INNER}\]", re.IGNORECASE),
-    "notes of the transcriber": re.compile(rf"{_BOX}|\[Transcriber['’]?s?['’]? [Nn]otes?:{_INNER}\]", re.MULTILINE),
-    "notes": re.compile(rf"^[ \t]*\[Footnote [^\[\]:]{{1,9}}:{_INNER}\]", re.MULTILINE),
+    "notes of the transcriber": re.compile(rf"{_BOX}|{_AOZORA}|\[(?:{_TRANSCRIBER}):{_INNER}\]", re.MULTILINE),
+    "notes": re.compile(rf"^[ \t]*\[(?:{_FOOTNOTE}) [^\[\]:]{{1,9}}:{_INNER}\]", re.MULTILINE),
+    "marks of readings": re.compile(r"(?<=\w)《[\u3040-\u30ff]++》|｜(?=[^｜《》\n]{1,20}《[\u3040-\u30ff])"),
     "lines of contents": re.compile(r"^.*(?:[ .]\.){4,}[ .]*\d+[ \t]*$", re.MULTILINE),
     "numbers of pages": re.compile(
         r"\[(?:Pg|Page|p\.) ?[\divxlc]+\]|\[Blank Page\]|(?<![\^_])\{(?:\d{1,4}|[ivxlc]+)\}", re.IGNORECASE
