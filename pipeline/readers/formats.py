@@ -27,7 +27,10 @@ _BEGUN = re.compile(r"(?:__label__|(?:[A-Za-z(]++\.? (?=\d++[:.]))?[!-/:-~]*+\d)
 _DIVIDED = re.compile(
     r"(?:.*[\s,(\[])?\d{1,2}:\d\d(?:[:.,]\d{1,3}){0,2}+(?: ?[APap]\.?[Mm]\.?)?[)\]]?$|.*(?:\d:\d\d:\d\d|\|\|\|)"
 )
-_ALONE = re.compile(r"(?:[@\\<]\w++>?|=[= ]*+(?<= )[^=]++(?<= )=[= ]*+)$")  # a line of its own: @highlight, = Title =
+# A line of its own: @highlight, = Title =, \section{Title}, .. note::, #+TITLE.
+_ALONE = re.compile(
+    r"(?:[@\\<]\w++(?:>|(?:\{[^{}]*+\})*+)|\.\. [\w-]++::.*|#\+\w.*|==+ .*|=[= ]*+(?<= )[^=]++(?<= )=[= ]*+)$"
+)
 MARKED = (
     "texts in columns, or with marks of a format at many words or at lines, such as <p>, word/NN, \\v, @highlight, "
     "= Title =, 12:30 or utt-001; take these out first"

@@ -529,7 +529,7 @@ def test_columns_of_a_treebank_are_those_that_its_first_line_names(tmp_path):
 MARKS = ["The/DT lamp/NN shines/VBZ", "(S (NP (DT The) (NN lamp)) (VP (VBZ shines)))", "<p>The lamp shines.</p>"]
 MARKS += ["The lamp shines.\tLa lampe luit.", 'a1,"The lamp, it shines.",0', "utt-007 A LAMP SHINES", " = A lamp ="]
 MARKS += ["GEN 1:3 And the lamp shines.", "A long line.\nOf some words.\n\n@highlight\n\nThe lamp shines."]
-MARKS += ["A lamp. ||| Une lampe.", "__label__a A lamp.", "Ann, [1.2.2026 14:03]\nA lamp.", "0:12\nA lamp shines."]
+MARKS += ["A lamp. ||| Une.", "__label__a A lamp.", "Ann, [1.2 14:03]\nA lamp.", "0:12\nA lamp.", "\\section{A}\nA."]
 
 
 UNMARKED = ["The lamp (an old one) shines and shines, *really*, and does not rest.", "वह दिल्ली में रहता है|"]

@@ -169,7 +169,8 @@ def test_all_books_in_one_file_are_kept(frame, length):
         ("by the win¬\ndow. In the news⸗\npaper", "by the window. In the newspaper"),
         ("the har-\nbour. A harbour.", "the harbour. A harbour."),
         ("the har‐\nbour. A harbour.", "the harbour. A harbour."),
-        ("a well-\nknown man", "a well-known man"),
+        ("a well-\nknown man, Nord-\nund Südsee", "a well-known man, Nord- und Südsee"),
+        ("black-\nand-white", "black-and-white"),
         ("a re-\nform, re-form and reform", "a re-form, re-form and reform"),
     ],
 )
