@@ -19,10 +19,7 @@ from pipeline.text import clean, sentences
 
 CHUNK = 4 * 2**20  # characters tokenized at once: fastest, with constant memory
 BLOCK = 2**16  # characters that a step takes at once
-TOKENIZED = (
-    r"texts with <unk> or @-@, as of wikitext-103, or with -LRB-, @@ or ▁ of other tokenizers; take the raw form, and "
-    r"hyphens by sed 's/ @\(.\)@ /\1/g'"
-)
+TOKENIZED = r"texts with <unk>, @-@, @@, ▁ or -LRB- of tokenizers; take the raw form, hyphens by sed 's/ @\(.\)@ /\1/g'"
 ENDS = r"texts with \n for line ends, written twice; put line ends there"
 ENTITIES = "texts with entities of HTML or tags, as &quot;, <br>, [/b], [x](http…); put characters there, take tags out"
 _TAGS = re.compile(

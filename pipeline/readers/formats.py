@@ -24,13 +24,9 @@ _MARK = re.compile(r"(?:[<\\(\[{@%#~&$*|/]++|[^\W_]++[_/|=<>{}\\]++)(?=\w)")
 # An id, a number or a verse: GEN 1:1; a label of fastText.
 _BEGUN = re.compile(r"(?:__label__|(?:[A-Za-z(]++\.? (?=\d++[:.]))?[!-/:-~]*+\d)[!-~]*+[ \t]")
 # A time alone, at the end or with seconds, as of captions, chats and logs; the bars between translations.
-_DIVIDED = re.compile(
-    r"(?:.*[\s,(\[])?\d{1,2}:\d\d(?:[:.,]\d{1,3}){0,2}+(?: ?[APap]\.?[Mm]\.?)?[)\]]?$|.*(?:\d:\d\d:\d\d|\|\|\|)"
-)
+_DIVIDED = re.compile(r"(?:.*[\s,(\[])?\d{1,2}:\d\d(?:[:.,]\d{1,3}){0,2}(?: ?[AP]M)?[)\]]?$|.*(?:\d:\d\d:\d\d|\|\|\|)")
 # A line of its own: @highlight, = Title =, \section{Title}, .. note::, #+TITLE.
-_ALONE = re.compile(
-    r"(?:[@\\<]\w++(?:>|(?:\{[^{}]*+\})*+)|\.\. [\w-]++::.*|#\+\w.*|==+ .*|=[= ]*+(?<= )[^=]++(?<= )=[= ]*+)$"
-)
+_ALONE = re.compile(r"(?:[@\\<]\w++(?:>|(?:\{[^{}]*+\})*+)|\.\. [\w-]++::.*|#\+\w.*|=+ \S.*)$")
 MARKED = (
     "texts in columns, or with marks of a format at many words or at lines, such as <p>, word/NN, \\v, @highlight, "
     "= Title =, 12:30 or utt-001; take these out first"

@@ -17,10 +17,7 @@ _BLOCKS = (
 )
 _DROPPED = "note fw figDesc listBibl titlePage gap del surplus interp interpGrp teiHeader standOff facsimile rt rp"
 _BETWEEN = "figure table"
-_APART = (
-    "s bibl caesura castItem cit def desc dictScrap etym form gen gramGrp hyph itype number orth pos pron role "
-    "roleDesc sense space subc syll usg xr"
-)
+_APART = "s bibl caesura castItem cit def desc dictScrap etym form gramGrp orth pron role roleDesc sense space usg xr"
 _ONE_OF = ("choice", "app", "rdgGrp")
 _CHOSEN = ("corr", "expan", "reg", "lem")
 _COUNTED = {

@@ -19,9 +19,7 @@ EXPONENT = r"{0}(?<=\d{0})(?=(?:[-\u2212\u2013+]|&minus;|&#8722;)?\d)"
 _RAISED = re.compile(EXPONENT.format("<sup>"))
 _FRACTION = re.compile(r"<sup>(?<=\d<sup>)(?=\d++</sup>(?:/|⁄|&frasl;|&#8260;))")  # 5<sup>1</sup>/<sub>2</sub>
 # A picture of the first letter of a word, as of `<img alt="O"/>nce`.
-_INITIAL = re.compile(
-    r"<img\b(?![^<>]{0,400}math)[^<>]{0,400}?\balt=[\"']([^\W\d_])[\"'][^<>]{0,400}+>(?=(?:</\w++>)?[^\W\d_])"
-)
+_LETTER = re.compile(r"<img\b(?![^<>]{0,400}math)[^<>]{0,400}?\balt=.([^\W\d_])\W[^<>]{0,400}+>(?=(?:</\w+>)?[^\W\d_])")
 _TIME = re.compile(r"(?<=[^\s<>] )<time\b[^<>]*+>([^<>]*+)</time>")  # within a sentence: left out otherwise
 _SKIPPED = ["img", "svg", "footer", "rt", "rp", "annotation", "[role=doc-noteref]"]
 # What MediaWiki puts around the prose, also in dumps of Wikimedia Enterprise and in ZIM; wikitext has it in templates.
@@ -39,7 +37,7 @@ _UNDIVIDED = re.compile(r"(?=</(?:summary|legend)\s*+>)")  # blocks, of which th
 
 def plain_marks(page: str) -> str:
     """Return a page with ^ between a number and its exponent, one and a fraction apart; letters for initials."""
-    page = _INITIAL.sub(r"\1", page) if "<img" in page else page
+    page = _LETTER.sub(r"\1", page) if "<img" in page else page
     return _RAISED.sub("^<sup>", _FRACTION.sub(" <sup>", page)) if "<sup>" in page else page
 
 
