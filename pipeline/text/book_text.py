@@ -88,8 +88,8 @@ _OF_MARKDOWN = {
     "attributes": re.compile(r"^:::.*$|[ \t]*\{[#.:][^{}\n]*\}[ \t]*$", re.MULTILINE),
     "addresses of links": re.compile(r"^ {0,3}\[[^\]^\n]+\]: +(?=\S*(?:[/#]|\.\w))\S+(?: +[\"'(].*)?$", re.MULTILINE),
     "tags of HTML": re.compile(
-        r"(?<!`)</?(?:a|b|i|u|em|kbd|img|sub|sup|code|font|span|small|strong|(?P<apart>p|br|BR|hr|li|[ou]l|h[1-6]|t[rdh]|"
-        r"div|pre|table|center|details|summary|picture|source|blockquote))(?=[\s/>])[^<>]*+>"
+        r"(?<!(?<![\w)\]])`)</?(?:a|b|i|u|em|kbd|img|sub|sup|code|font|span|label|small|strong|(?P<apart>p|br|BR|hr|li|"
+        r"[oud]l|h[1-6]|d[td]|t[rdh]|thead|tbody|div|pre|table|center|details|summary|blockquote))(?=[\s/>])[^<>]*+>"
     ),
     "marks of quotations": re.compile(r"^(?: {0,3}>)+ ?", re.MULTILINE),
     "marks of line ends": re.compile(r"(?<!\\)\\$", re.MULTILINE),
@@ -99,12 +99,14 @@ _VERBATIM = re.compile(r"(?<!`)(``?)(?!`)([^`\n]+)\1(?!`)|<((?:https?:|mailto:)[
 _ENTITY = re.compile(r"&#?\w+;")  # with its end: addresses have parameters, as &region=1
 _ANCHOR = re.compile(r"\[(?:\^[^\[\]\n]++|\d{1,3}|[A-Z*†])\]")
 
-_TARGET = r"\((?:[^()\s]|\([^()\s]*+\))*+(?:\s+(?:\"[^\"]*\"|'[^']*'))?\)"
+_TARGET = r"\(\s*+(?:[^()\s]|\([^()\s]*+\))*+(?:\s+(?:\"[^\"]*\"|'[^']*'))?\)"
 _IMAGE = re.compile(rf"!\[[^\[\]]*+\]{_TARGET}")
 _LINK = re.compile(rf"\[({_INNER})\]{_TARGET}")
-# Links and images of Markdown whose address is elsewhere; numbers are notes.
-_REFERENCE = re.compile(r"(?:!\[[^\[\]]*+\]|(?<![\w\]\\])\[((?:\\.|[^\[\]\\])*+)\])\[(?:[^\W\d][^\[\]]*+)?\]")
-_EMPHASIS = re.compile(r"(?<![\w*\\])([_*]{1,3})(?=[^\s_*])([^_*]*?[^\s_*])\1(?![\w*])")
+# Links and images of Markdown whose address is elsewhere; numbers are notes unless there are addresses.
+_REFERENCE = r"(?:!\[[^\[\]]*+\]|(?<![\w\]\\])\[((?:\\.|[^\[\]\\])*+)\])\[(?:{}[^\[\]]*+)?\]"
+_NAMED, _NUMBERED = (re.compile(_REFERENCE.format(begin)) for begin in (r"[^\W\d]", ""))
+_STARS = re.compile(r"(?<![^\W_])(?<![*\\])(\*{1,3})(?=[^\s*])((?:\\\*|[^*])*?[^\s*])\1(?![*]|[^\W_])")
+_LINES = re.compile(r"(?<![\w*\\])(_{1,3})(?=[^\s_*])((?:\\_|[^_*])*?[^\s_*])\1(?![\w*])")
 # Bold, spaced and other type, as editions mark them: =bold=, ~so~, +so+, #so#, ~~struck out~~; 10^{6}, H_{2}O, M^{r}.
 _BOLD = re.compile(r"(?<![\w=~+#])([=~+#]{1,2})(?=[^\s=~+#-])([^=~+#\n]*?[^\s=~+#])\1(?![\w=~+#])")
 _RAISED = re.compile(r"(?:(\^)(?=\{[-−]?\d+\})|[\^_])\{([^{}\s]{1,9})\}")
@@ -137,7 +139,8 @@ def parse(text: str, *, markdown: bool = False) -> Book:
     ends = LineEnds(kept)
     found = "\n".join(filter(None, map(plain, _paragraphs(kept.split("\n"), ends, markdown))))
     if markdown:
-        found = _REFERENCE.sub(r"\1", _REFERENCE.sub(r"\1", found))  # a link may be of an image
+        reference = _NUMBERED if passed["addresses of links"] else _NAMED
+        found = reference.sub(r"\1", reference.sub(r"\1", found))  # a link may be of an image
         found = _ENTITY.sub(lambda entity: unescape(entity[0]), _ESCAPED.sub(r"\1", _VERBATIM.sub(r"\2\3", found)))
     return Book(found, whole != text, ends.joined, passed)
 
@@ -217,8 +220,8 @@ def joined(lines: Lines) -> str:
 def plain(paragraph: str) -> str:
     """Remove the markup of emphasis, links and images, and collapse white space."""
     paragraph = _LINK.sub(r"\1", _IMAGE.sub("", paragraph))
-    if "_" in paragraph or "*" in paragraph:
-        paragraph = _EMPHASIS.sub(r"\2", paragraph)
+    for mark in (_STARS, _STARS, _LINES) if "_" in paragraph or "*" in paragraph else ():
+        paragraph = mark.sub(r"\2", paragraph)
     return " ".join(_RAISED.sub(r"\1\2", _BOLD.sub(r"\2", paragraph)).split())
 
 

@@ -224,5 +224,5 @@ def test_of_markdown_the_prose_is_read():
     assert book.passed == {**dict.fromkeys(parts, 1), "numbers of notes": 1}
     assert parse("+++\na\n+++\n---\n\n[A]: No.\n<u,v> `<p>` &reg", markdown=True).text == "[A]: No. <u,v> <p> &reg"
     assert parse("+ A<br>b ~~c~~\\\n d\n+ [x] <http://e> {#f}", markdown=True).text == "A b c d\nhttp://e"
-    tags = "one<br>two m<sub>i</sub>, 10<sup>5</sup> [[1]](#c) <h1>T</h1>"
-    assert parse(tags, markdown=True).text == "one two mi, 10^5 [1] T"
+    marks = "one<br>two m<sub>i</sub>, 10<sup>5</sup> [[1]](#c) <h1>T</h1> `L`<br>_**R**_ **N_E** [C][1]\n\n[1]: a/b"
+    assert parse(marks, markdown=True).text == "one two mi, 10^5 [1] T L R N_E C"
