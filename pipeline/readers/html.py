@@ -2,7 +2,7 @@
 
 from pipeline.readers.base import Document, Documents, FileRange, ReadLog
 from pipeline.readers.io import archives
-from pipeline.text import encodings, html_text
+from pipeline.text import html_text
 
 
 class Reader(archives.FileReader):
@@ -14,11 +14,7 @@ class Reader(archives.FileReader):
     def read(self, file_range: FileRange, log: ReadLog) -> Documents:
         """Yield the pages that begin in the file range."""
         for name, raw in self.contents(file_range, log):
-            page = encodings.decode_page(raw, self.corpus.language, self.corpus.encoding)
-            if encodings.is_binary(raw, page):
-                log.reject(encodings.BINARY, name)
-                continue
             try:
-                yield Document(name, html_text.text_of(page))
+                yield Document(name, html_text.decoded_text(raw, self.corpus.language, self.corpus.encoding))
             except ValueError as error:
                 log.reject(str(error), name)

@@ -21,7 +21,7 @@ from pipeline.readers.base import Document, Documents, FileRange, ReadLog
 from pipeline.readers.files import WholeFiles
 from pipeline.readers.io import compressed
 from pipeline.storage import budget, placeholders, places
-from pipeline.text import encodings, html_text
+from pipeline.text import html_text
 
 # Written after the last byte: where a file was cut off, fastwarc ends without a word, and this is not reached.
 _END_ID = "<urn:end-of-file>"
@@ -121,10 +121,7 @@ class Reader(WholeFiles):
                 log["other media" if status == 200 else "status"] += 1
                 return None
             body = self._body(room.gathered(itertools.chain([head], _chunks(record))), room)
-            page = encodings.decode_page(body, self.corpus.language, http.http_charset)
-            if encodings.is_binary(body, page):
-                raise ValueError(encodings.BINARY)
-            return Document(name, html_text.text_of(page))
+            return Document(name, html_text.decoded_text(body, self.corpus.language, http.http_charset))
         except ValueError as error:
             log.reject(f"{error}, in the page {name}", path)
             return None

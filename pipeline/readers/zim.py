@@ -9,7 +9,7 @@ from pipeline.readers.base import Document, Documents, FileRange, FileRanges, Re
 from pipeline.readers.files import files_of
 from pipeline.readers.io import byte_ranges
 from pipeline.storage import budget, placeholders, places
-from pipeline.text import encodings, html_text
+from pipeline.text import html_text
 
 ENTRIES = 1000  # of an item of a range
 _OLD = "A/"  # articles, where paths begin with a namespace
@@ -48,7 +48,7 @@ class Reader:
                     if (page := self._page(archive, number, log)) is None:
                         continue
                     name, content = f"{self.corpus.name}:{page.path}", bytes(page.content)
-                    text = html_text.text_of(encodings.decode_page(content, self.corpus.language, "utf-8"))
+                    text = html_text.decoded_text(content, self.corpus.language, "utf-8")
                 except (RuntimeError, ValueError, KeyError) as error:
                     log.reject(f"cannot be read ({error})", name)
                     continue

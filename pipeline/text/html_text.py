@@ -9,6 +9,7 @@ from html import unescape
 
 from pipeline.common.schema import library
 from pipeline.storage import budget
+from pipeline.text import encodings
 
 # An empty element of XML, which for a parser of HTML begins and does not end.
 _EMPTY = re.compile(r"<((?!(?:area|base|br|col|embed|hr|img|input|link|meta|source|track|wbr)\b)([\w:.-]++)[^<>]*)/>")
@@ -39,6 +40,18 @@ def plain_marks(page: str) -> str:
     """Return a page with ^ between a number and its exponent, one and a fraction apart; letters for initials."""
     page = _LETTER.sub(r"\1", page) if "<img" in page else page
     return _RAISED.sub("^<sup>", _FRACTION.sub(" <sup>", page)) if "<sup>" in page else page
+
+
+def decoded_text(raw: bytes, language: str, encoding: str | None) -> str:
+    """Return the main text of a page, decoded as declared, as stated, or as detected.
+
+    Raises:
+        ValueError: it is not text; raised by `text_of`.
+    """
+    page = encodings.decode_page(raw, language, encoding)
+    if encodings.is_binary(raw, page):
+        raise ValueError(encodings.BINARY)
+    return text_of(page)
 
 
 def text_of(page: str) -> str:
