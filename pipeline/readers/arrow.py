@@ -89,13 +89,20 @@ class Reader(columns.ColumnReader):
 
 
 def saved(found: list[File]) -> list[File]:
-    """Return the files of data sets, without the caches that `datasets` puts next to them."""
+    """Return the files of data sets, without the caches that `datasets` puts next to them.
+
+    Raises:
+        InputError: a data set lacks a file.
+    """
     named: dict[str, set[str]] = {}
-    for folder in {str(file.parent): file.parent for file in found}.values():
+    for folder in {str(file.parent) for file in found}:
         state = places.at(f"{folder}/state.json")
         if state.is_file():
             with contextlib.suppress(ValueError, KeyError, TypeError):
-                named[str(folder)] = {each["filename"] for each in json.loads(state.read_bytes())["_data_files"]}
+                named[folder] = {each["filename"] for each in json.loads(state.read_bytes())["_data_files"]}
+        for name in sorted(named.get(folder, ())):
+            if not places.at(f"{folder}/{name}").is_file():
+                raise InputError(f"lacks {name}, which its state.json has; copy the whole folder", path=folder)
     return [file for file in found if file.name in named.get(str(file.parent), {file.name})]
 
 

@@ -340,11 +340,15 @@ def test_every_kind_of_text_in_arrow_is_read(new, kind, tmp_path):
     assert texts("arrow", tmp_path) == values
 
 
-def test_a_folder_of_datasets_is_read_without_its_caches(tmp_path):
-    for name in ("data-00000-of-00001.arrow", "cache-abc.arrow"):
+def test_a_folder_of_datasets_is_read_whole_and_without_its_caches(tmp_path):
+    names = ["data-00000-of-00001.arrow", "cache-abc.arrow"]
+    for name in names:
         pyarrow.feather.write_feather(pa.table({"text": [name]}), tmp_path / name)
-    (tmp_path / "state.json").write_text(json.dumps({"_data_files": [{"filename": "data-00000-of-00001.arrow"}]}))
-    assert texts("arrow", tmp_path) == ["data-00000-of-00001.arrow"]
+    (tmp_path / "state.json").write_text(json.dumps({"_data_files": [{"filename": names[0]}]}))
+    assert texts("arrow", tmp_path) == names[:1]
+    (tmp_path / names[0]).unlink()
+    with refused(InputError, names[0], path=str(tmp_path)):
+        texts("arrow", tmp_path)
 
 
 def test_the_splits_of_a_dictionary_of_datasets_are_named(tmp_path):
