@@ -25,7 +25,7 @@ _ITEM = re.compile(r"\s*(?:[*+•-]|\d{1,2}[.)])\s(?:\[[ xX]\]\s)?")
 # Words that a line end divides: by marks that say so, or by a hyphen, which a word may have of its own.
 _DIVIDED = re.compile(r"(?<=[^\W\d_])[¬⸗]\s*\n\s*(?=[^\W\d_])")
 _HYPHEN = re.compile(r"(?<![^\W\d_])([^\W\d_]++)[-‐]\n([^\W\d_]++)|(?<=[^\W\d_][-‐])\n(?=\w)")
-_AND = ("und", "oder", "bzw", "sowie", "and", "or", "en", "of", "och", "og", "tai", "és")  # Nord- und Südsee
+_AND = ("und", "oder", "bis", "bzw", "and", "or", "to", "en", "of", "tot", "och", "og", "eller", "tai", "és")
 _WHOLE = re.compile(r"[^\W\d_]+(?:-[^\W\d_]+)*+")
 _FACT = re.compile(r"(#{0,6})\s*(Title|Author|Authors|Year|Date|Language|Translator):")
 _SCAN = 40  # lines searched for header facts
@@ -179,11 +179,11 @@ class LineEnds:
         first, last = match[1], match[2]
         if first is None:
             return ""
-        if last.lower() in _AND and match.string[match.end() : match.end() + 1] != "-":
-            return f"{first}- {last}"
         whole, hyphened = f"{first}{last}".lower(), f"{first}-{last}".lower()
         if whole not in self.known or hyphened in self.known:
-            return f"{first}-{last}"
+            # Nord- und Südsee, but black-and-white
+            suspended = last.lower() in _AND and match.string[match.end() : match.end() + 1] not in ("-", "‐")
+            return f"{first}-{' ' * suspended}{last}"
         self.joined += 1
         return f"{first}{last}"
 
