@@ -4,7 +4,7 @@
 # Guess: it reads the values that pyarrow has written, with pages of version 1 and of version 2.
 # Seen: pages of version 2 have booleans run-length encoded, which it takes for its plain form: all of them are false.
 #   uint32 and uint64 of the upper half are negative in both versions. Texts, int64, float32 and nulls are right.
-# What follows: filters by a flag ("duplicate", "keep") leave out all rows or none; hashes of texts match none of others.
+# What follows: filters by a flag ("duplicate", "keep") leave out all rows or none; hashes of texts match no others.
 set -euo pipefail
 place=$(mktemp -d)
 trap 'rm -rf "$place"' EXIT
