@@ -4,6 +4,7 @@
 # Guess: XLMRobertaForMaskedLM gives the logits of the model: the product with the table and then the decoder's bias
 #   (lm_head.bias), as transformers does; BertForMaskedLM of the same crate reads its bias.
 # Seen: the bias is never read: files without it, and with one of 100 for one entry, have the same logits.
+#   (DebertaV2NERModel makes its classifier without a bias as well, by its source.)
 # What follows: words for a mask, losses and pseudo-perplexities are others than those of the model, most for frequent
 #   words, whose bias is large. Add lm_head.bias to what it gives.
 set -euo pipefail
