@@ -68,10 +68,10 @@ _OF_EDITIONS = {
     "notes in the margin": re.compile(rf"\[Side-?note:{_INNER}\]", re.IGNORECASE),
     "notes of the transcriber": re.compile(rf"{_BOX}|{_AOZORA}|\[(?:{_TRANSCRIBER}):{_INNER}\]", re.MULTILINE),
     "notes": re.compile(rf"^[ \t]*\[(?:{_FOOTNOTE}) [^\[\]:]{{1,9}}:{_INNER}\]", re.MULTILINE),
-    "marks of readings": re.compile(r"(?<=\w)《[\u3040-\u30ff]++》|｜(?=[^｜《》\n]{1,20}《[\u3040-\u30ff])"),
+    "marks of readings": re.compile(r"《(?<=\w《)[\u3040-\u30ff]++》|｜(?=[^｜《》\n]{1,20}《[\u3040-\u30ff])"),
     "lines of contents": re.compile(r"^.*(?:[ .]\.){4,}[ .]*\d+[ \t]*$", re.MULTILINE),
     "numbers of pages": re.compile(
-        r"\[(?:Pg|Page|p\.) ?[\divxlc]+\]|\[Blank Page\]|(?<![\^_])\{(?:\d{1,4}|[ivxlc]+)\}", re.IGNORECASE
+        r"\[(?:Pg|Page|p\.) ?[\divxlc]+\]|\[Blank Page\]|\{(?<![\^_]\{)(?:\d{1,4}|[ivxlc]+)\}", re.IGNORECASE
     ),
 }
 _DASHES = r"[ \t]*+:?-++:?[ \t]*+"
@@ -85,17 +85,17 @@ _OF_MARKDOWN = {
     "lines of tables": re.compile(r"^[ \t]*\|.*\|[ \t]*$", re.MULTILINE),
     "tables": re.compile(rf"^[^|\n]*+\|.*+\n{_DASHES}(?:\|{_DASHES})++\|?$(?:\n[^|\n]*+\|.*+)*+", re.MULTILINE),
     "notes": re.compile(r"^\[\^[^\]\n]+\]:.*(?:\n[ \t]+\S.*)*+", re.MULTILINE),
-    "attributes": re.compile(r"^:::.*$|[ \t]*\{[#.:][^{}\n]*\}[ \t]*$", re.MULTILINE),
+    "attributes": re.compile(r":(?<=^:)::.*$|\{[#.:][^{}\n]*\}[ \t]*$", re.MULTILINE),
     "addresses of links": re.compile(r"^ {0,3}\[[^\]^\n]+\]: +(?=\S*(?:[/#]|\.\w))\S+(?: +[\"'(].*)?$", re.MULTILINE),
     "tags of HTML": re.compile(
-        r"(?<!(?<![\w)\]])`)</?(?:a|b|i|u|em|kbd|img|sub|sup|code|font|span|label|small|strong|(?P<apart>p|br|BR|hr|li|"
+        r"<(?<!(?<![\w)\]])`<)/?(?:a|b|i|u|em|kbd|img|sub|sup|code|font|span|label|small|strong|(?P<apart>p|br|BR|hr|li|"
         r"[oud]l|h[1-6]|d[td]|t[rdh]|thead|tbody|div|pre|table|center|details|summary|blockquote))(?=[\s/>])[^<>]*+>"
     ),
     "marks of quotations": re.compile(r"^(?: {0,3}>)+ ?", re.MULTILINE),
-    "marks of line ends": re.compile(r"(?<!\\)\\$", re.MULTILINE),
+    "marks of line ends": re.compile(r"\\(?<!\\\\)$", re.MULTILINE),
 }
 _ESCAPED = re.compile(r"\\([!-/:-@\[-`{-~])")  # in Markdown
-_VERBATIM = re.compile(r"(?<!`)(``?)(?!`)([^`\n]+)\1(?!`)|<((?:https?:|mailto:)[^\s<>]+)>")  # code, an address
+_VERBATIM = re.compile(r"`(?<!``)(`?)(?!`)([^`\n]+)`\1(?!`)|<((?:https?:|mailto:)[^\s<>]+)>")  # code, an address
 _ENTITY = re.compile(r"&#?\w+;")  # with its end: addresses have parameters, as &region=1
 _ANCHOR = re.compile(r"\[(?:\^[^\[\]\n]++|\d{1,3}|[A-Z*†])\]")
 
@@ -107,9 +107,13 @@ _REFERENCE = r"(?:!\[[^\[\]]*+\]|(?<![\w\]\\])\[((?:\\.|[^\[\]\\])*+)\])\[(?:{}[
 _NAMED, _NUMBERED = (re.compile(_REFERENCE.format(begin)) for begin in (r"[^\W\d]", ""))
 _STARS = re.compile(r"(?<![^\W_])(?<![*\\])(\*{1,3})(?=[^\s*])((?:\\\*|[^*])*?[^\s*])\1(?![*]|[^\W_])")
 _LINES = re.compile(r"(?<![\w*\\])(_{1,3})(?=[^\s_*])((?:\\_|[^_*])*?[^\s_*])\1(?![\w*])")
-# Bold, spaced and other type, as editions mark them: =bold=, ~so~, +so+, #so#, ~~struck out~~; 10^{6}, H_{2}O, M^{r}.
-_BOLD = re.compile(r"(?<![\w=~+#])([=~+#]{1,2})(?=[^\s=~+#-])([^=~+#\n]*?[^\s=~+#])\1(?![\w=~+#])")
 _RAISED = re.compile(r"(?:(\^)(?=\{[-−]?\d+\})|[\^_])\{([^{}\s]{1,9})\}")
+# By the sign that a paragraph has: what is between is shown. Editions have =bold=, ~so~, +so+, #so#; 10^{6}, M^{r}.
+_MARKS = [("[", _IMAGE, ""), ("[", _LINK, r"\1"), *[("*", _STARS, r"\2")] * 2, ("_", _LINES, r"\2")]
+for sign in "=~+#":
+    typed = rf"(?<![\w=~+#])({re.escape(sign)}{{1,2}})(?=[^\s=~+#-])([^=~+#\n]*?[^\s=~+#])\1(?![\w=~+#])"
+    _MARKS.append((sign, re.compile(typed), r"\2"))
+_MARKS.append(("{", _RAISED, r"\1\2"))
 
 # UTF-8 that was once read as Latin-1 or cp1252: é has become Ã©, a dash â€”.
 _CP1252 = {ord(letter): chr(byte) for byte, letter in CP1252.items() if ord(letter) != byte}
@@ -219,10 +223,10 @@ def joined(lines: Lines) -> str:
 
 def plain(paragraph: str) -> str:
     """Remove the markup of emphasis, links and images, and collapse white space."""
-    paragraph = _LINK.sub(r"\1", _IMAGE.sub("", paragraph))
-    for mark in (_STARS, _STARS, _LINES) if "_" in paragraph or "*" in paragraph else ():
-        paragraph = mark.sub(r"\2", paragraph)
-    return " ".join(_RAISED.sub(r"\1\2", _BOLD.sub(r"\2", paragraph)).split())
+    for mark, pattern, shown in _MARKS:
+        if mark in paragraph:
+            paragraph = pattern.sub(shown, paragraph)
+    return " ".join(paragraph.split())
 
 
 def _is_misread(text: str) -> bool:

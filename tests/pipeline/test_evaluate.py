@@ -323,13 +323,13 @@ def test_a_modern_encoder_learns_and_is_kept_like_bert(config, modern_folder, tm
     test_the_best_model_is_kept_and_a_start_for_another_task(replace(modern, out=str(tmp_path / "kept")), tmp_path)
 
 
-def test_of_equal_runs_the_first_of_the_grid_is_the_best_whichever_ended_first():
+def test_of_equal_runs_the_first_of_the_grid_is_the_best_whichever_ended_first(config, tmp_path):
     runs = [grid_search.Trial(start, 16, 1e-3, seed) for start in ("random", "pretrained") for seed in (2, 1)]
     done = {run: {"scores": {"accuracy": 0.5}} for run in reversed(runs)}
-    assert grid_search.best_of("accuracy", runs, done) == grid_search.Trial("pretrained", 16, 1e-3, 2)
+    assert grid_search.only_best(config, tmp_path, runs, done) == grid_search.Trial("pretrained", 16, 1e-3, 2)
     done[runs[3]] = {"scores": {"accuracy": 0.6}}
-    assert grid_search.best_of("accuracy", runs, done) == runs[3]
-    assert grid_search.best_of("accuracy", runs, {runs[0]: {"scores": {"accuracy": 1.0}}}) is None
+    assert grid_search.only_best(config, tmp_path, runs, done) == runs[3]
+    assert grid_search.only_best(config, tmp_path, runs, {runs[0]: {"scores": {"accuracy": 1.0}}}) is None
 
 
 def test_a_point_that_diverges_neither_counts_nor_is_kept(config):
