@@ -253,7 +253,8 @@ def target(question: Question, window: Window) -> tuple[int, int]:
     """Return the answer's first and last token in a window; [CLS] if it is not inside."""
     if not question.answers or not window.spans:
         return 0, 0
-    begin, end = question.start, question.start + len(question.answers[0])
+    text = question.answers[0]  # a blank at an end of it is of no token
+    begin, end = question.start + len(text) - len(text.lstrip()), question.start + len(text.rstrip())
     if begin < window.spans[0][0] or end > window.spans[-1][1]:
         return 0, 0
     inside = [n for n, (a, b) in enumerate(window.spans) if a < end and b > begin]

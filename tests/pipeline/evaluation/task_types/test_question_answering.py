@@ -98,6 +98,11 @@ def test_windows_have_the_question_and_point_at_answers_that_they_contain(wordpi
             assert CONTEXT[first[0] : last[1]] == answer
 
 
+def test_blanks_around_an_answer_are_not_looked_for(wordpiece):
+    part = Answers("", TASK, wordpiece, 40, 8).part_of([question_answering.Question("", "?", " 1248 ", [" 1248 "], 0)])
+    assert part.samples.labels.tolist() == [[3, 3]]
+
+
 def test_half_a_character_stands_for_one(tmp_path, wordpiece):
     """As JSON can hold it, which can be neither tokenized nor written."""
     content = squad(("when \ud83d?", "1880"))
