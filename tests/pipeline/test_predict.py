@@ -262,7 +262,7 @@ def test_answers_to_a_table_carry_row_id_and_gold(vocab, tmp_path, monkeypatch, 
         answers(single, "", monkeypatch, capsys, **table)
 
 
-def test_vectors_of_a_table_are_those_of_its_texts(pretrained, tmp_path):
+def test_read_a_table_are_those_of_its_texts(pretrained, tmp_path):
     (tmp_path / "in.csv").write_text("id,text\n4,the cat\n3,a dog ran\n")
     (tmp_path / "in.txt").write_text("the cat\na dog ran\n")
     vectors = []
@@ -414,12 +414,11 @@ def test_half_of_the_bytes_hold_the_same_vectors_to_three_digits(pretrained, tmp
 
 def test_documents_of_beir_are_read_after_their_titles_and_named_by_their_ids(pretrained, tmp_path):
     rows = [{"_id": "d1", "title": "the cat", "text": "sat"}, {"_id": "d2", "title": "", "text": "a dog \ud83d"}]
-    rows.append({"_id": 3, "title": 7, "text": "a"})
+    rows += [{"_id": 3, "title": 7, "text": "a"}]
     (tmp_path / "corpus.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     found = embedded(pretrained, tmp_path / "corpus.jsonl", tmp_path / "out.arrow")
-    names, texts = (found[name].to_pylist() for name in ("id", "text"))
-    assert (names, texts) == (["d1", "d2", "3"], ["the cat sat", "a dog", "7 a"])
-    assert beir.texts(tmp_path / "corpus.jsonl") == dict(zip(names, texts, strict=True))
+    read = dict(zip(found["id"].to_pylist(), found["text"].to_pylist(), strict=True))
+    assert beir.texts(tmp_path / "corpus.jsonl") == read == {"d1": "the cat sat", "d2": "a dog", "3": "7 a"}
 
 
 MEAN = {"pooling_mode_mean_tokens": True}

@@ -46,16 +46,6 @@ def test_a_value_that_cannot_be_is_named(schema, word):
         schema(**GOOD[schema] | {key: json.loads(value)})
 
 
-IDLE = ("schedule=constant schedule.final_share=0.1", "objective=mlm objective.pairs=sop")
-IDLE += ("objective=left_to_right model.causal=true objective.mask_share=0.3",)
-
-
-@pytest.mark.parametrize("words", IDLE)
-def test_what_a_choice_does_not_read_is_said(words, capsys):
-    configured("train", *words.split())
-    assert f"{words.split()[-1]} has no effect" in capsys.readouterr().err
-
-
 def test_pairs_are_refused_to_a_model_that_judges_none():
     modern = ModelConfig(**TINY, architecture="modernbert")
     with pytest.raises(ConfigError, match="objective=modern"):

@@ -129,9 +129,8 @@ def test_a_damaged_member_of_a_zip_file_is_named(tmp_path):
     path = tmp_path / "RTE.zip"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("RTE/train.tsv", "index\tsentence1\tsentence2\tlabel\n" * 50)
-    raw = bytearray(path.read_bytes())
-    raw[50:60] = b"\xff" * 10
-    path.write_bytes(bytes(raw))
+    raw = path.read_bytes()
+    path.write_bytes(raw[:50] + b"\xff" * 10 + raw[60:])
     with refused(InputError, path=str(path)):
         table_files.find(tmp_path, "RTE", "train.tsv")
 
@@ -149,9 +148,8 @@ def test_rows_without_a_key_are_named_and_broken_json_too(tmp_path):
     rows = [{"text": "a", "label": 1.0}, {"text": "b", "label": float("nan")}]
     (tmp_path / "b").write_bytes(parquet(rows))
     (tmp_path / "b.json").write_text(json.dumps(rows))
-    each = (("b.csv", ["0", "1"]), ("b", ["0", "1"]), ("b", ["0.0", "1.0"]), ("b", ["1", "1.0"]), ("b.json", []))
-    for name, labels in each:
-        metric = "f1" if labels else "pearson"
+    each = (("b.csv", ["0", "1"]), ("b", ["0", "1"]), ("b", ["0.0", "1.0"]), ("b", ["1", "1.0"]))
+    for name, labels, metric in (*((*one, "f1") for one in each), ("b.json", [], "pearson")):
         found = read_columns(tmp_path, replace(OWN, labels=labels, metrics=[metric]), name)
         assert (found.labels, found.malformed[0][-18:]) == ([1], "'label' is missing")
     (tmp_path / "a.json").write_text('{"version": 1, "x": [{"text": "a", "label": "1"}]}')
