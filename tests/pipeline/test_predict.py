@@ -262,7 +262,7 @@ def test_answers_to_a_table_carry_row_id_and_gold(vocab, tmp_path, monkeypatch, 
         answers(single, "", monkeypatch, capsys, **table)
 
 
-def test_read_a_table_are_those_of_its_texts(pretrained, tmp_path):
+def test_vectors_of_a_table_are_those_of_its_texts(pretrained, tmp_path):
     (tmp_path / "in.csv").write_text("id,text\n4,the cat\n3,a dog ran\n")
     (tmp_path / "in.txt").write_text("the cat\na dog ran\n")
     vectors = []

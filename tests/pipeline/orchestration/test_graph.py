@@ -39,12 +39,9 @@ def test_nested_settings_become_dotted_keys():
     assert dict(flatten(nested)) == {"a.b": 1, "a.c.d": 2, "e.f": 3}
 
 
-def test_stages_come_after_what_they_need():
+def test_stages_come_after_what_they_need_and_a_cycle_is_named():
     needs = {"c": ("b", "a"), "b": ("a",), "a": (), "d": ()}
     assert graph.sort_topologically(needs) == ["a", "b", "c", "d"]
-
-
-def test_a_cycle_is_named():
     with pytest.raises(ConfigError, match="a, b"):
         graph.sort_topologically({"a": ("b",), "b": ("a",)})
 

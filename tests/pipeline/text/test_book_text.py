@@ -18,11 +18,6 @@ def test_lines_that_are_paragraphs_already_stay_apart():
     assert parse("\n".join(paragraphs)).text.split("\n")[1:] == ["Yes.", "No."]
 
 
-def test_a_header_goes():
-    book = parse("# Title: The Black Cat\r\n\r\n## Author: Poe\r\n\r\n-------\r\nFor the most wild,")
-    assert book.text == "For the most wild,"
-
-
 @pytest.mark.parametrize(
     ("text", "kept"),
     [
@@ -30,15 +25,12 @@ def test_a_header_goes():
         ("Author: I speak.\n\nTitle: I said so.\n\nPrologue.", "Title: I said so.\nPrologue."),
         ("Author: I speak.\nAuthor: I spoke.\n\nPrologue.", "Author: I spoke.\nPrologue."),
         ("Prologue.\n\nAuthor: I speak.", "Prologue.\nAuthor: I speak."),
+        ("# Title: The Black Cat\r\n\r\n## Author: Poe\r\n\r\n-------\r\nFor the most wild,", "For the most wild,"),
+        ("# Walden\n\n## Economy\n\nWhen I wrote", "Walden\nEconomy\nWhen I wrote"),
     ],
 )
 def test_only_facts_at_the_beginning_are_a_header(text, kept):
     assert parse(text).text == kept
-
-
-def test_a_first_heading_stays():
-    book = parse("# Walden\n\n## Economy\n\nWhen I wrote")
-    assert book.text == "Walden\nEconomy\nWhen I wrote"
 
 
 @pytest.mark.parametrize(
