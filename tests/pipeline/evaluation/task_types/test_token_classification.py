@@ -434,26 +434,19 @@ RAW = "Germany's (melanoma), IL-2 and U.S. @bob: wait... #now!"
 
 
 @pytest.mark.parametrize(
-    ("file", "words"),
+    ("file", "raw", "words"),
     [
-        (NEWS, "Germany 's ( melanoma ) , IL-2 and U.S . @ bob : wait ... # now !"),
-        (TWEETS, "Germany's ( melanoma ) , IL-2 and U.S . @bob : wait ... #now !"),
-        (ATOMS, "Germany's ( melanoma ) , IL - 2 and U . S . @ bob : wait ... # now !"),
+        (NEWS, RAW, "Germany 's ( melanoma ) , IL-2 and U.S . @ bob : wait ... # now !"),
+        (TWEETS, RAW, "Germany's ( melanoma ) , IL-2 and U.S . @bob : wait ... #now !"),
+        (ATOMS, RAW, "Germany's ( melanoma ) , IL - 2 and U . S . @ bob : wait ... # now !"),
+        ("他 在 北 京 。 IBM 说", RAW_HAN, "他 去 IBM 。 3.5％ と"),
+        ("他 在 北京 。 IBM 说 好的", RAW_HAN, "他去IBM 。 3.5％と"),
     ],
-    ids=["news", "tweets", "atoms"],
+    ids=["news", "tweets", "atoms", "characters", "words"],
 )
-def test_punctuation_of_raw_text_is_apart_as_the_training_file_had_it(file, words):
+def test_raw_text_is_divided_as_the_training_file_had_it(file, raw, words):
     marks = token_classification.words_of([file.split()])
-    assert [RAW[start:end] for start, end in token_classification.words_in(RAW, **marks)] == words.split()
-
-
-@pytest.mark.parametrize(
-    ("file", "words"),
-    [("他 在 北 京 。 IBM 说", "他 去 IBM 。 3.5％ と"), ("他 在 北京 。 IBM 说 好的", "他去IBM 。 3.5％と")],
-)
-def test_scripts_without_spaces_are_divided_as_the_training_file_had_them(file, words):
-    how = token_classification.words_of([file.split()])
-    assert [RAW_HAN[start:end] for start, end in token_classification.words_in(RAW_HAN, **how)] == words.split()
+    assert [raw[start:end] for start, end in token_classification.words_in(raw, **marks)] == words.split()
 
 
 @given(st.text(st.sampled_from("ab .,-'(#\u0301"), max_size=20), st.text(st.sampled_from(".,-'(#")))
