@@ -100,7 +100,7 @@ def submit(config: EvaluateConfig, model: Path, out: Path) -> list[str]:
     from model.finetuning import loop, saved_model
     from pipeline.tokenization.wordpiece import WordPiece
 
-    _, found = saved_model.load(model)
+    _, saved = saved_model.load(model)
     wordpiece = WordPiece.load(model)
     (out / FOLDER).mkdir()
     written = []
@@ -108,7 +108,7 @@ def submit(config: EvaluateConfig, model: Path, out: Path) -> list[str]:
         kind = open_task_type(config, task, wordpiece)
         part = kind.read(test, labelled=False)
         refuse_malformed(task, part.malformed)
-        answers = kind.decode(part, loop.predict(found.model, part.samples, device_of()))
+        answers = kind.decode(part, loop.predict(saved.model, part.samples, device_of()))
         write_text(out / FOLDER / f"{name}.tsv", submission_rows(task, answers))
         written.append(name)
     return written
@@ -121,7 +121,7 @@ def answered_tasks(config: EvaluateConfig) -> list[tuple[TaskConfig, str, str]]:
         ConfigError: no test set was found.
         InputError: the task's own test set is missing, or a row of one is malformed.
     """
-    found = []
+    sets = []
     for task in (config.task, *examples.also_of(config).values()):
         if task.test is None or task.submission is None:
             continue
@@ -132,10 +132,10 @@ def answered_tasks(config: EvaluateConfig) -> list[tuple[TaskConfig, str, str]]:
         if task.has("examples"):  # others are refused when they are answered
             _, malformed = examples.read_examples(config.data, task, task.test, labelled=False)
             refuse_malformed(task, malformed)
-        found.append((task, task.test, task.submission))
+        sets.append((task, task.test, task.submission))
     none = f"none of {', '.join(config.task.also)}, the tasks of task.also, has a test set in {config.data}"
-    check(bool(found), f"{none}; set submit=false, or data", "submit", True)
-    return found
+    check(bool(sets), f"{none}; set submit=false, or data", "submit", True)
+    return sets
 
 
 def refuse_malformed(task: TaskConfig, faults: list[str]) -> None:

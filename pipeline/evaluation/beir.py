@@ -78,19 +78,19 @@ def texts(path: Path) -> dict[str, str]:
     Raises:
         InputError: a line is not such an object, two have one id, or none is there.
     """
-    found: dict[str, str] = {}
+    by_id: dict[str, str] = {}
     for number, line in lines_of(path):
         try:
             row: Any = strict_json.parse_line(line)
-            if not (name := text_of(row["_id"])) or name in found:
+            if not (name := text_of(row["_id"])) or name in by_id:
                 raise ValueError(f"a second {name!r}" if name else "it is empty")
-            found[name] = text_of(" ".join((text_of(row.get("title")), row["text"]))).strip()  # others: a TypeError
+            by_id[name] = text_of(" ".join((text_of(row.get("title")), row["text"]))).strip()  # others: a TypeError
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             problem = f"must be an object with an _id of its own, and text ({error})"
             raise InputError(problem, path=path, line=number) from error
-    if not found:
+    if not by_id:
         raise InputError("has no objects", path=path)
-    return found
+    return by_id
 
 
 def read_judgements(path: Path) -> dict[str, dict[str, int]]:
@@ -99,7 +99,7 @@ def read_judgements(path: Path) -> dict[str, dict[str, int]]:
     Raises:
         InputError: a line has other fields, or there is none.
     """
-    found: dict[str, dict[str, int]] = {}
+    judgements: dict[str, dict[str, int]] = {}
     for number, line in lines_of(path):
         fields = line.split("\t")
         if number == 1 and not any(map(str.isdigit, fields[-1])):
@@ -107,12 +107,12 @@ def read_judgements(path: Path) -> dict[str, dict[str, int]]:
         if len(fields) != 3 or not re.fullmatch(r"[+-]?\d+", fields[-1], re.ASCII):  # int() takes 1_000 too
             raise InputError("must be query, document and a whole number, with tabs", path=path, line=number)
         query, document, value = fields
-        known = found.setdefault(query, {}).setdefault(document, int(value))
+        known = judgements.setdefault(query, {}).setdefault(document, int(value))
         if known != int(value):
             raise InputError(f"{value} for document {document!r}, which had {known}", path=path, line=number)
-    if not found:
+    if not judgements:
         raise InputError("judges nothing", path=path)
-    return found
+    return judgements
 
 
 def judge(hits: list[str], judged: dict[str, int]) -> dict[str, float]:

@@ -33,10 +33,10 @@ class ByVectors:
 
     def vectors_of(self, texts: list[str], prompts: Prompts) -> Vectors:
         """Return vectors `(N, W)`, of length 1 unless their dot products are compared."""
-        found = self.encode(texts, prompts)
+        vectors = self.encode(texts, prompts)
         if self.dot:
-            return found
-        return np.asarray(found / np.maximum(np.linalg.norm(found, axis=1, keepdims=True), 1e-12))
+            return vectors
+        return np.asarray(vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12))
 
     def scores(self, queries: list[str], documents: Texts) -> Iterator[Block]:
         """Yield the cosines of all queries and documents; vectors of one block of documents are in memory at a time."""
@@ -67,8 +67,8 @@ class ByWords:
 
         def scores(query: str) -> Vectors:
             asked = words(query) if known else []
-            found = index.get_scores(asked) if asked else np.zeros(len(documents), np.float32)
-            return np.where(found > 0, found, -np.inf).astype(np.float32)
+            scored = index.get_scores(asked) if asked else np.zeros(len(documents), np.float32)
+            return np.where(scored > 0, scored, -np.inf).astype(np.float32)
 
         return scores
 
@@ -77,8 +77,8 @@ class ByWords:
         every = [*documents, *(text for text, names in documents.items() for _ in names[1:])]
         of_query, some = self._index(every), max(1, SCORES // max(len(every), 1))
         for place in range(0, len(queries), some):
-            found = np.stack([of_query(text) for text in queries[place : place + some]])
-            yield slice(place, place + some), 0, found[:, : len(documents)]
+            block = np.stack([of_query(text) for text in queries[place : place + some]])
+            yield slice(place, place + some), 0, block[:, : len(documents)]
 
     def similarities(self, texts: list[str], first: list[int], second: list[int]) -> Vectors:
         """Return the scores of each text for the other one, added up, among all texts; 0 without a common word."""
@@ -95,14 +95,14 @@ def words(text: str) -> list[str]:
     """
     from tokenizers import pre_tokenizers
 
-    found = []
+    parts = []
     # Python's `\\w` has no vowel signs, at which it would cut Hindi or Tamil.
     for word, _ in pre_tokenizers.Whitespace().pre_tokenize_str(text.lower()):
         if any(map(str.isalnum, word)):
             for part in _PARTS.findall(word):
                 paired = re.match(f"[{UNSPACED}]", part) and len(part) > 1
-                found += [part[at : at + 2] for at in range(len(part) - 1)] if paired else [part]
-    return found
+                parts += [part[at : at + 2] for at in range(len(part) - 1)] if paired else [part]
+    return parts
 
 
 System = ByVectors | ByWords  # ways to compare texts

@@ -49,32 +49,32 @@ def also_of(config: EvaluateConfig) -> dict[str, TaskConfig]:
     Raises:
         ConfigError: one has another kind of answers, or labels that the model's task has not.
     """
-    ours, found = config.task, dict[str, TaskConfig]()
+    ours, tasks = config.task, dict[str, TaskConfig]()
     for name in ours.also:
         task = config.own_tasks.get(name) or task_of(name)
         mine, other = ((one.kind, one.multilabel, len(one.choices)) for one in (ours, task))
         known = bool(task.labels) == bool(ours.labels) and {*task.labels} <= {*ours.labels}
         fits = mine == other and (known or not task.has("classes"))
         check(fits, f"has other labels or another kind than {ours.name}; leave it out", "task.also", name)
-        found[name] = replace(task, labels=ours.labels)
-    return found
+        tasks[name] = replace(task, labels=ours.labels)
+    return tasks
 
 
 def dev_files(data: Path | str, task: TaskConfig) -> list[str]:
     """Return the development sets of a task, a pattern as the files that match it; one that has none stays."""
-    folder, found = Path(data) / task.folder, list[str]()
+    folder, names = Path(data) / task.folder, list[str]()
     for name in task.dev_names:
         several = [] if (folder / name).is_file() else sorted(folder.glob(name)) if set(name) & set("*?[") else []
-        found += [str(path.relative_to(folder)) for path in several] or [name]
-    return list(dict.fromkeys(found))
+        names += [str(path.relative_to(folder)) for path in several] or [name]
+    return list(dict.fromkeys(names))
 
 
 def own_test(data: Path | str, task: TaskConfig) -> str | None:
     """Return the test set of a task if it has labels; that of a submission where its first line names their column."""
     if task.test is None or not task.submission:
         return task.test
-    found = table_files.find(data, task.folder, task.test)
-    named = found is not None and task.header and task.label.encode() in found[1].partition(b"\n")[0]
+    file = table_files.find(data, task.folder, task.test)
+    named = file is not None and task.header and task.label.encode() in file[1].partition(b"\n")[0]
     return task.test if named else None
 
 
@@ -84,9 +84,9 @@ def need(data: Path | str, task: TaskConfig, name: str) -> Content:
     Raises:
         InputError: the file was not found.
     """
-    found = table_files.find(data, task.folder, name)
-    if found is not None:
-        return found
+    file = table_files.find(data, task.folder, name)
+    if file is not None:
+        return file
     if task.sample:
         cure = "run python -m pipeline.tasks first, or set data to its output folder"
     elif task.folder:
@@ -160,10 +160,10 @@ def parse_examples(place: str, content: bytes, task: TaskConfig, labelled: bool 
         pairs = zip(table.lines, answers, strict=True)
         empty |= {line: f"{place}, line {line}: its answer is {one}" for line, one in pairs if one != "accept"}
     table.malformed.extend(empty.values())
-    found: list[Example] = [(row, value) for line, row, value in rows if line not in empty]
-    if not found:
+    examples: list[Example] = [(row, value) for line, row, value in rows if line not in empty]
+    if not examples:
         raise InputError(f"no valid rows{''.join(f'; {fault}' for fault in table.malformed[:1])}", path=place)
-    return found, table.malformed
+    return examples, table.malformed
 
 
 def labels_of(table: Table, task: TaskConfig) -> list[Any]:
@@ -215,8 +215,8 @@ def flags_of(table: Table) -> dict[str, list[bool]]:
     columns = {
         name: [one.strip().lower() for one in some] for name, *some in zip(table.names, *table.rows, strict=True)
     }
-    found = {name: [FLAGS[one] for one in some] for name, some in columns.items() if some and {*some} <= FLAGS.keys()}
-    return found if len(found) > 1 else {}
+    flags = {name: [FLAGS[one] for one in some] for name, some in columns.items() if some and {*some} <= FLAGS.keys()}
+    return flags if len(flags) > 1 else {}
 
 
 def other_type(table: Table, content: bytes) -> str:
@@ -288,8 +288,8 @@ def label_of(place: str, number: int, text: str, task: TaskConfig, cure: str) ->
         if lost := [name for name in names if name not in known]:
             cure, key = ("; number endings from 0", None) if task.choices else (cure, "task.labels")
             raise InputError(f"label {lost[0]!r} is not one of {', '.join(known)}{cure}", key, path=place, line=number)
-        found = sorted(map(known.index, {*names}))
-        return found if task.multilabel else found[0]
+        numbers = sorted(map(known.index, {*names}))
+        return numbers if task.multilabel else numbers[0]
     value = float(text) if tables.NUMBER.fullmatch(text) else math.nan
     if not math.isfinite(value):
         raise InputError(f"score {text!r} is not a number such as 2.5", path=place, line=number)

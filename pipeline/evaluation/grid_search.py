@@ -146,24 +146,24 @@ def prepare(config: EvaluateConfig) -> SearchContext:
 
 def other_tasks(config: EvaluateConfig, wordpiece: WordPiece) -> dict[str, tuple[TaskConfig, TaskType, Dataset]]:
     """Return the existing dev sets of `task.also` by task name."""
-    found = {}
+    sets = {}
     for name, task in examples.also_of(config).items():
         kind = open_task_type(config, task, wordpiece)
         for number, dev in enumerate(examples.dev_files(config.data, task)):
             if table_files.find(config.data, task.folder, dev) is not None:
-                found[f"{name} {dev}" if number else name] = (task, kind, kind.read(dev))
-    return found
+                sets[f"{name} {dev}" if number else name] = (task, kind, kind.read(dev))
+    return sets
 
 
 def grid_of(config: EvaluateConfig) -> Keys:
     """Return every run of the grid with its key, the fingerprint of a stage of that run alone."""
     starts = (PRETRAINED, RANDOM) if config.baseline else (PRETRAINED,)
-    found = {}
+    trials = {}
     for point in itertools.product(starts, config.batch_sizes, config.learning_rates, config.seeds):
         one: Any = {f"{name}s": [value] for name, value in zip(POINT, point[1:], strict=True)}
         alone = replace(config, **one, baseline=point[0] == RANDOM, keep=False, submit=False)
-        found[Trial(*point)] = fingerprints.fingerprint("evaluate", alone)[0]
-    return found
+        trials[Trial(*point)] = fingerprints.fingerprint("evaluate", alone)[0]
+    return trials
 
 
 def run_count(config: EvaluateConfig) -> int:
@@ -216,7 +216,7 @@ def evaluate(config: EvaluateConfig, out: Path) -> Evaluation:
     if lost := [run.stem for run in keys if run not in counting]:
         remarks.append(f"{len(lost)} of {len(keys)} runs do not count, as their point of the grid diverged: {lost[0]}")
     predictions = done[best]["predictions"]
-    found = replace(
+    score = replace(
         score_of(context, [done[run] for run in counting]),
         coverage=context.coverage.counts(),
         remarks=remarks,
@@ -227,19 +227,19 @@ def evaluate(config: EvaluateConfig, out: Path) -> Evaluation:
 
         vocabulary.check_ids(folder / best.stem)
     if config.submit:
-        found.submission.extend(answers.submit(config, folder / best.stem, out))
+        score.submission.extend(answers.submit(config, folder / best.stem, out))
     if config.keep:
         shutil.copytree(folder / best.stem, out / MODEL)
         write_card(out / MODEL, context, done[best])
     files = {PREDICTIONS: answers.dev_rows(config.task, context.dev, predictions)}
     files |= context.kind.export(context.dev, predictions)
-    return found, describe(found, config.pretrained), files
+    return score, describe(score, config.pretrained), files
 
 
 def finished(folder: Path, keys: Keys) -> Done:
     """Return the runs of `keys` that are done with the same inputs and settings."""
-    found = {run: strict_json.own(folder / f"{run.stem}.json") for run in keys}
-    return {run: record for run, record in found.items() if record.get("key") == keys[run]}
+    records = {run: strict_json.own(folder / f"{run.stem}.json") for run in keys}
+    return {run: record for run, record in records.items() if record.get("key") == keys[run]}
 
 
 def batches_of(context: SearchContext, run: Trial) -> int:
@@ -383,28 +383,28 @@ def fine_tune(
     weights = context.weights if run.start == PRETRAINED else None
     model = loop.build(context.size, weights, head_of(context), run.seed)
     epochs: Records = []
-    found: Given = []
+    given: Given = []
 
     def answered(kind: TaskType, part: Dataset) -> Given:
         return kind.decode(part, loop.predict(model, part.samples, device, on_batch))
 
     try:
         for loss in loop.train(model, context.train.samples, recipe, device, on_batch):
-            found = answered(context.kind, context.dev)
-            epochs.append({"train_loss": loss, "scores": context.kind.score(context.dev, found)})
+            given = answered(context.kind, context.dev)
+            epochs.append({"train_loss": loss, "scores": context.kind.score(context.dev, given)})
             scores = [one["scores"][config.task.metrics[0]] for one in epochs]
             if config.best_epoch and scores.index(max(scores)) == len(scores) - 1:
-                best, answers_then = copy.deepcopy(model.state_dict()), found
+                best, answers_then = copy.deepcopy(model.state_dict()), given
     except Diverged:
         return {"scores": {}, "also": {}, "epochs": epochs, "predictions": []}
     epoch = scores.index(max(scores)) if config.best_epoch else len(epochs) - 1
     if config.best_epoch:
         model.load_state_dict(best)
-        found = answers_then
+        given = answers_then
     also = {name: kind.score(part, answered(kind, part)) for name, (_, kind, part) in context.also.items()}
     if config.saves and run.start == PRETRAINED:
         save_model(context, model, folder / run.stem)
-    return {"scores": epochs[epoch]["scores"], "epoch": epoch + 1, "also": also, "epochs": epochs, "predictions": found}
+    return {"scores": epochs[epoch]["scores"], "epoch": epoch + 1, "also": also, "epochs": epochs, "predictions": given}
 
 
 def save_model(context: SearchContext, model: "BertWithHead", folder: Path) -> None:

@@ -61,8 +61,8 @@ class SentenceEncoder:
 
         if self.int8:
             return self.int8.vectors(samples, self.pooling)
-        found = self.embedder.vectors(samples)
-        return list(self.own.after(torch.from_numpy(np.stack(found))).numpy()) if self.own and found else found
+        vectors = self.embedder.vectors(samples)
+        return list(self.own.after(torch.from_numpy(np.stack(vectors))).numpy()) if self.own and vectors else vectors
 
     def encode(self, texts: list[str], prompts: Prompts) -> Vectors:
         """Return the vectors `(N, W)` of texts, each after the first of these prompts that the model has."""
@@ -71,5 +71,5 @@ class SentenceEncoder:
     def bag(self, texts: list[str], _prompts: Prompts) -> Vectors:
         """Return the mean of the model's own vectors of the tokens `(N, H)`, without those at both ends; 0 of none."""
         words = self.embedder.words
-        found = self.samples(texts).ids
-        return np.stack([words[ids[1:-1]].mean(0) if len(ids) > 2 else 0 * words[0] for ids in found])
+        every = self.samples(texts).ids
+        return np.stack([words[ids[1:-1]].mean(0) if len(ids) > 2 else 0 * words[0] for ids in every])

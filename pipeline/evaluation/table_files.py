@@ -249,20 +249,20 @@ def parquet_rows(place: str, content: bytes) -> list[dict[str, Any]]:
     import pyarrow as pa
     from pyarrow import parquet as pq
 
-    found: list[Any] = []
+    objects: list[Any] = []
     room = budget_of(place, budget.FIELDS)
     try:
         file = pq.ParquetFile(pa.BufferReader(content), pre_buffer=False)
         about = strict_json.object_in((file.schema_arrow.metadata or {}).get(b"huggingface", b""))
         for batch in file.iter_batches(columns.ROWS):
             room.take(batch.nbytes + budget.KEPT * batch.num_rows * batch.num_columns)
-            found += columns.rows(batch)
-        if wrong := [row for row in found if isinstance(row, UnicodeDecodeError)]:
+            objects += columns.rows(batch)
+        if wrong := [row for row in objects if isinstance(row, UnicodeDecodeError)]:
             raise wrong[0]
     except (OSError, ValueError, pa.ArrowException) as error:
         raise InputError(f"not a complete Parquet file ({error}); download the file again", path=place) from error
     names = {name: _classes(one) for name, one in ((about.get("info") or {}).get("features") or {}).items()}
-    return [{normalize("NFC", name): _named(one, names.get(name)) for name, one in row.items()} for row in found]
+    return [{normalize("NFC", name): _named(one, names.get(name)) for name, one in row.items()} for row in objects]
 
 
 def _classes(feature: Any) -> list[str]:

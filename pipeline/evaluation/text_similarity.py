@@ -69,10 +69,10 @@ def evaluate(config: EvaluateConfig, out: Path) -> Evaluation:
         torch.set_num_threads(config.threads)
     compare, rows, remarks, faults = {RETRIEVAL: retrieval, SIMILARITY: similarity}[config.task.kind](config)
     made = measure_systems(config, compare, rows["dev"], out / RUNS)
-    found = {name: one["scores"] for name, one in made.items()}
+    scores = {name: one["scores"] for name, one in made.items()}
     files = {f"{name}.json": json.dumps(one["rows"], ensure_ascii=False) + "\n" for name, one in made.items()}
     coverage = Coverage(**made[MODEL]["coverage"])
-    task, metric, own = config.task, config.task.metrics[0], found[MODEL]
+    task, metric, own = config.task, config.task.metrics[0], scores[MODEL]
     score = SystemScore(
         task=task.name,
         title=task.submission or task.name,
@@ -82,8 +82,8 @@ def evaluate(config: EvaluateConfig, out: Path) -> Evaluation:
         score=own["scores"][metric],
         scores=own["scores"],
         interval=own["intervals"][metric],
-        baseline=found[RANDOM]["scores"][metric] if RANDOM in found else None,
-        systems={TITLES[name]: one for name, one in found.items()},
+        baseline=scores[RANDOM]["scores"][metric] if RANDOM in scores else None,
+        systems={TITLES[name]: one for name, one in scores.items()},
         coverage=coverage.counts(),
         malformed=len(faults),
         faults=faults[:FAULTS],
@@ -94,17 +94,17 @@ def evaluate(config: EvaluateConfig, out: Path) -> Evaluation:
 
 def measure_systems(config: EvaluateConfig, compare: Comparison, count: int, kept: Path) -> dict[str, Any]:
     """Return what each system made of the task, by name; what an interrupted evaluation kept is taken."""
-    key, found = fingerprints.fingerprint("evaluate", config)[0], dict[str, Any]()
+    key, made = fingerprints.fingerprint("evaluate", config)[0], dict[str, Any]()
     kept.mkdir(parents=True, exist_ok=True)
     for name, open_system in systems(config).items():
-        found[name] = strict_json.own(kept / f"{name}.json")
-        if found[name].get("key") != key:
+        made[name] = strict_json.own(kept / f"{name}.json")
+        if made[name].get("key") != key:
             system, known = open_system()
             one = compare(system, TITLES[name])
             scores = one.scores(count, config.seeds[0])
-            found[name] = {"key": key, "scores": scores, "rows": one.rows, "coverage": asdict(known)}
-            write_text(kept / f"{name}.json", json.dumps(found[name], ensure_ascii=False) + "\n")
-    return found
+            made[name] = {"key": key, "scores": scores, "rows": one.rows, "coverage": asdict(known)}
+            write_text(kept / f"{name}.json", json.dumps(made[name], ensure_ascii=False) + "\n")
+    return made
 
 
 def systems(config: EvaluateConfig) -> dict[str, Callable[[], tuple[exact_search.System, Coverage]]]:
@@ -128,12 +128,12 @@ def systems(config: EvaluateConfig) -> dict[str, Callable[[], tuple[exact_search
         return exact_search.ByVectors(encoder.encode, compared == "dot"), encoder.wordpiece.coverage
 
     by_words = exact_search.ByWords()  # a missing library is said at once
-    found = {MODEL: partial(of_vectors, config.pretrained)}
+    openers = {MODEL: partial(of_vectors, config.pretrained)}
     if config.before is not None:
-        found[BEFORE] = partial(of_vectors, config.before)
+        openers[BEFORE] = partial(of_vectors, config.before)
     if config.baseline:
-        found[RANDOM] = partial(of_vectors, config.pretrained, config.seeds[0])
-    return found | {BAG: of_tokens, BM25: lambda: (by_words, Coverage())}
+        openers[RANDOM] = partial(of_vectors, config.pretrained, config.seeds[0])
+    return openers | {BAG: of_tokens, BM25: lambda: (by_words, Coverage())}
 
 
 def retrieval(config: EvaluateConfig) -> tuple[Comparison, dict[str, int], list[str], list[str]]:
@@ -142,11 +142,11 @@ def retrieval(config: EvaluateConfig) -> tuple[Comparison, dict[str, int], list[
     Documents of equal scores are in the descending order of their ids, as in trec_eval. A document of the query's own
     id is never found, as in BEIR, unless it is judged. Equal texts are compared once: scores are the same in any batch.
     """
-    found = beir.read(config.data, config.task)
+    judged = beir.read(config.data, config.task)
     holders: dict[str, list[str]] = {}
-    for name in sorted(found.documents, reverse=True):
-        holders.setdefault(found.documents[name], []).append(name)
-    names_of, asked = list(holders.values()), list(dict.fromkeys(found.queries.values()))
+    for name in sorted(judged.documents, reverse=True):
+        holders.setdefault(judged.documents[name], []).append(name)
+    names_of, asked = list(holders.values()), list(dict.fromkeys(judged.queries.values()))
     wanted = beir.CUT + 2  # one that may be the query itself, and one below the cut
 
     def compare(system: exact_search.System, title: str) -> Compared:
@@ -154,22 +154,22 @@ def retrieval(config: EvaluateConfig) -> tuple[Comparison, dict[str, int], list[
             places, scores = exact_search.nearest(system, asked, holders, wanted, bar.update)
         ranked = dict(zip(asked, zip(places, scores, strict=True), strict=True))
         ties, runs, values = 0, dict[str, dict[str, float]](), []
-        for query, text in found.queries.items():
+        for query, text in judged.queries.items():
             hits = [
                 (float(score), name)
                 for place, score in zip(*ranked[text], strict=True)
                 if np.isfinite(score)
                 for name in names_of[place]
-                if name != query or name in found.judged[query]
+                if name != query or name in judged.judged[query]
             ]
             hits.sort(reverse=True)
             ties += len(hits) > beir.CUT and hits[beir.CUT - 1][0] == hits[beir.CUT][0]
             runs[query] = {name: score for score, name in hits[: beir.CUT]}
-            values.append(beir.judge(list(runs[query]), found.judged[query]))
+            values.append(beir.judge(list(runs[query]), judged.judged[query]))
         table = {metric: np.array([one[metric] for one in values]) for metric in values[0]}
         return Compared(lambda rows: {name: float(each[rows].mean()) for name, each in table.items()}, ties, [runs])
 
-    return compare, {"dev": len(found.queries), "documents": len(found.documents)}, doubts_of(found), []
+    return compare, {"dev": len(judged.queries), "documents": len(judged.documents)}, doubts_of(judged), []
 
 
 def doubts_of(found: beir.RetrievalSet) -> list[str]:

@@ -147,15 +147,15 @@ def candidates(config: EvaluateConfig) -> list[Candidate]:
         bert_format.read_config(place)  # says where a model may be instead
         return [_converted(place)]
     folders = [path.parent for path in sorted(place.glob("*/config.json"))]
-    found = [_converted(folder) for folder in folders] or _checkpoints(place)
-    if not found:
+    models = [_converted(folder) for folder in folders] or _checkpoints(place)
+    if not models:
         raise InputError(
             "neither a train folder with checkpoints nor a folder of models, each in a folder of its own; "
             f"{named('checkpoints')}=null takes one model",
             "pretrained",
             place,
         )
-    return sorted(found, key=lambda one: (one.about.words or 0, one.about.step or 0, _number(one.name)))
+    return sorted(models, key=lambda one: (one.about.words or 0, one.about.step or 0, _number(one.name)))
 
 
 def _converted(folder: Path) -> Candidate:
@@ -244,19 +244,19 @@ def scores_table(pairs: Pairs, scores: Floats) -> str:
 
 def predictions(task: TaskConfig, pairs: Pairs, scores: Floats) -> str:
     """Return the sentence chosen of each pair as JSON, by paradigm, as the BabyLM pipeline does."""
-    found: dict[str, dict[str, list[dict[str, str]]]] = {}
+    sentences: dict[str, dict[str, list[dict[str, str]]]] = {}
     right = is_right(scores)
     rows = zip(pairs.paradigms, pairs.good, pairs.bad, pairs.contexts, right, strict=True)
     for paradigm, good, bad, contexts, chosen in rows:
         name = paradigm
         if task.name == "comps":  # its files are named otherwise there
             name = paradigm.removeprefix("comps_").replace("-", "_")
-        listed = found.setdefault(name, {"predictions": []})["predictions"]
+        listed = sentences.setdefault(name, {"predictions": []})["predictions"]
         text, context = (good, contexts[0]) if chosen else (bad, contexts[1])
         if any(contexts):  # what was scored continues the context; if these differ, it is needed
             text = f"{context if len(task.contexts) > 1 else ''} {text}"
         listed.append({"id": f"{name}_{len(listed)}", "pred": text})
-    return json.dumps(found, ensure_ascii=False) + "\n"
+    return json.dumps(sentences, ensure_ascii=False) + "\n"
 
 
 def describe(found: PairScore, pretrained: str) -> str:
@@ -485,11 +485,11 @@ def accuracies(pairs: Pairs, right: Bools, seed: int) -> dict[str, Any]:
 
 def _members(names: list[str], pairs: Pairs, place: int) -> dict[str, list[int]]:
     """Return the numbers of the paradigms in each group, by its name."""
-    found: dict[str, list[int]] = {}
+    members: dict[str, list[int]] = {}
     for number, name in enumerate(names):
         if group := pairs.groups[name][place]:
-            found.setdefault(group, []).append(number)
-    return dict(sorted(found.items()))
+            members.setdefault(group, []).append(number)
+    return dict(sorted(members.items()))
 
 
 def _resampled(right: Bools, seed: int, name: str) -> Floats:

@@ -109,33 +109,33 @@ def remarks_of(config: EvaluateConfig, train: Dataset, sets: Mapping[str, Datase
     `sets` are those that are scored, dev and others, by name.
     """
     faults = faults_of(config.task, train, sets)
-    found = [f"{pluralize(len(faults), 'malformed row')} skipped, {faults[0]}"] if faults else []
+    remarks = [f"{pluralize(len(faults), 'malformed row')} skipped, {faults[0]}"] if faults else []
     chosen_by = {"train": train, "dev": sets["dev"]}
     rows = {"train": {*_contents(train.samples)}}
     for name, part in sets.items():  # of which dev is the first
         contents = _contents(part.samples)
         for other, known in rows.items():
             if same := sum(content in known for content in contents):
-                found.append(f"{same:,} of {len(contents):,} {name} examples are in {other} too")
+                remarks.append(f"{same:,} of {len(contents):,} {name} examples are in {other} too")
         if name == "dev":  # against which the others are held
             rows["dev"] = {*contents}
     every = [part.samples for part in (train, *sets.values())]
     if empty := sum(int((samples.lengths() <= EMPTY).sum()) for samples in every):
-        found.append(f"{empty:,} of {sum(map(len, every)):,} examples have no text")
+        remarks.append(f"{empty:,} of {sum(map(len, every)):,} examples have no text")
     for name, part in chosen_by.items() if config.task.has("classes") else ():
         there = {*(chain(*part.truth) if config.task.multilabel else part.truth)}
         unseen = [label for number, label in enumerate(config.task.labels) if number not in there]
         if unseen and (name == "train" or "macro_f1" in config.task.metrics):
-            found.append(f"no row of {name} has the label {', '.join(unseen)}")
+            remarks.append(f"no row of {name} has the label {', '.join(unseen)}")
         if not config.task.labels and len(there) == 1:
-            found.append(f"all {len(part):,} rows of {name} have the score {part.truth[0]:g}")
+            remarks.append(f"all {len(part):,} rows of {name} have the score {part.truth[0]:g}")
     classes = train.truth if config.task.has("classes") else []
     if config.maximum_rows == len(classes) and config.task.labels and not config.task.multilabel:
         runs = [label for label, _ in groupby(classes)]
         if len(runs) == len(set(classes)):
             counts = ", ".join(f"{classes.count(number):,} {label}" for number, label in enumerate(config.task.labels))
-            found.append(f"maximum_rows={config.maximum_rows} of a file in order of classes ({counts}); shuffle it")
-    return found
+            remarks.append(f"maximum_rows={config.maximum_rows} of a file in order of classes ({counts}); shuffle it")
+    return remarks
 
 
 def faults_of(task: TaskConfig, train: Dataset, sets: Mapping[str, Dataset]) -> list[str]:

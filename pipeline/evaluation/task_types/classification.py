@@ -24,9 +24,9 @@ class Classification(TaskType):
     def read(self, name: str, labelled: bool = True, rows: int | None = None, keep: Keep | None = None) -> Dataset:
         """See `TaskType`."""
         every, malformed = examples.read_examples(self._data, self._task, name, labelled)
-        found = chosen(every, keep, lambda example: example[0][0], rows)
-        labels: Given = [label for _, label in found]
-        texts = [texts for texts, _ in found]
+        taken = chosen(every, keep, lambda example: example[0][0], rows)
+        labels: Given = [label for _, label in taken]
+        texts = [texts for texts, _ in taken]
         return Dataset(
             self._samples(texts, self._numbers(labels).tolist()), labels if labelled else [], texts, malformed
         )

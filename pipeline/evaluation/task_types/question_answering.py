@@ -76,11 +76,11 @@ class Answers(TaskType):
             InputError: two questions to answer have one id, by which the answers are written.
         """
         place, content = examples.need(self._data, self._task, name)
-        found = chosen(parse(place, content, self._task.key or "data"), keep, lambda question: question.article, rows)
-        for identity, count in collections.Counter(one.identity for one in found).most_common(1):
+        asked = chosen(parse(place, content, self._task.key or "data"), keep, lambda question: question.article, rows)
+        for identity, count in collections.Counter(one.identity for one in asked).most_common(1):
             if count > 1 and (keep is not None or name != self._task.train):
                 raise InputError(f"{count} questions have the id {identity!r}; give each its own", path=place)
-        return self.part_of(found)
+        return self.part_of(asked)
 
     def part_of(self, questions: list[Question]) -> Dataset:
         """Convert questions to samples."""
@@ -122,17 +122,17 @@ class Answers(TaskType):
     def decode(self, part: Dataset, logits: Logits) -> Given:
         """Return [answer, margin by which no answer is more likely] per question."""
         questions, windows = part.extra
-        found: list[list[Any]] = [["", np.inf] for _ in questions]
+        answers: list[list[Any]] = [["", np.inf] for _ in questions]
         best = np.full(len(questions), -np.inf)
         for window, values in zip(windows, logits, strict=True):
             score, text = best_span(questions[window.question].context, window, values)
-            found[window.question][1] = min(found[window.question][1], float(values[0].sum()))
+            answers[window.question][1] = min(answers[window.question][1], float(values[0].sum()))
             if score > best[window.question]:
                 best[window.question] = score
-                found[window.question][0] = text
+                answers[window.question][0] = text
         return [
             [text, round(float(none - score), 6) if np.isfinite(score) else 1e9]
-            for (text, none), score in zip(found, best, strict=True)
+            for (text, none), score in zip(answers, best, strict=True)
         ]
 
     def score(self, part: Dataset, answers: Given) -> Scores:
@@ -186,16 +186,16 @@ def parse(place: str, content: bytes, key: str = "data") -> list[Question]:
     rows = table_files.objects_of(place, content, key, cure=cure, hook=without_surrogates)
     if rows is None:
         raise InputError(f"is neither JSON nor Parquet; {cure}", path=place)
-    found: list[Question] = []
+    questions: list[Question] = []
     for number, row in zip(rows[1], rows[0], strict=True):
         try:
-            found += questions_of(place, row if "paragraphs" in row else as_article(row))
+            questions += questions_of(place, row if "paragraphs" in row else as_article(row))
         except (LookupError, TypeError, AttributeError, ValueError) as error:
             what = f"has no {error}" if isinstance(error, KeyError) else "has another kind of value than SQuAD"
             raise InputError(f"article or row {number} {what}; {cure}", path=place) from error
-    if not found:
+    if not questions:
         raise InputError("has no questions", path=place)
-    return found
+    return questions
 
 
 def as_article(row: dict[str, Any]) -> dict[str, Any]:
@@ -241,12 +241,12 @@ def places_in(text: str, shown: str, spans: Spans) -> Spans:
 
 def with_marks(text: str, spans: Spans) -> Spans:
     """Return spans of tokens with the combining marks after them, which a normalizer drops."""
-    found = []
+    whole = []
     for (start, end), (after, _) in pairwise([*spans, (len(text), 0)]):
         while end < after and unicodedata.category(text[end])[0] == "M":
             end += 1
-        found.append((start, end))
-    return found
+        whole.append((start, end))
+    return whole
 
 
 def target(question: Question, window: Window) -> tuple[int, int]:
@@ -291,16 +291,16 @@ def span_scores(text: str, truth: list[str]) -> tuple[float, float]:
 
     Without true answers, the empty answer is right.
     """
-    found = normalized(text)
+    given = normalized(text)
     exact = f1 = 0.0
     for answer in [one for one in truth if normalized(one)] or [""]:
         wanted = normalized(answer)
-        exact = max(exact, float(found == wanted))
-        same = sum((collections.Counter(found) & collections.Counter(wanted)).values())
-        if not found or not wanted:
-            f1 = max(f1, float(found == wanted))
+        exact = max(exact, float(given == wanted))
+        same = sum((collections.Counter(given) & collections.Counter(wanted)).values())
+        if not given or not wanted:
+            f1 = max(f1, float(given == wanted))
         else:
-            f1 = max(f1, 2 * same / (len(found) + len(wanted)))
+            f1 = max(f1, 2 * same / (len(given) + len(wanted)))
     return exact, f1
 
 

@@ -76,18 +76,18 @@ class Tagging(TaskType):
     def _tags_of(self, name: str) -> Tags:
         """Return the tags of a file; InputError if they are one, or nearly as many as words, as of another column."""
         every = [tag for _, tags in self._sentences(name)[0] for tag in tags]
-        found = sorted({*every})
-        if len(found) < 2 or len(every) >= FEWEST < 2 * len(found) > len(every):
-            few = ", ".join(map(repr, found[:3]))
-            problem = f"its {len(every):,} words have {pluralize(len(found), 'tag')}: {few}; set task.label=COLUMN"
+        distinct = sorted({*every})
+        if len(distinct) < 2 or len(every) >= FEWEST < 2 * len(distinct) > len(every):
+            few = ", ".join(map(repr, distinct[:3]))
+            problem = f"its {len(every):,} words have {pluralize(len(distinct), 'tag')}: {few}; set task.label=COLUMN"
             raise InputError(problem, "task.label", self._task.label, path=name)
-        return found
+        return distinct
 
     def _sentences(self, name: str, labelled: bool = True) -> Parsed:
         place, content = examples.need(self._data, self._task, name)
         columns = [*(self._task.columns or ["0"]), *([self._task.label] if labelled else [])]
-        if (found := table_files.objects_of(place, content, self._task.key, cure=FORM)) is not None:
-            return name_numbers(place, of_rows(place, *found, columns), self._task.labels)
+        if (objects := table_files.objects_of(place, content, self._task.key, cure=FORM)) is not None:
+            return name_numbers(place, of_rows(place, *objects, columns), self._task.labels)
         check(
             all(map(_INDEX.fullmatch, columns)),
             "must be indices where columns have no names, from 0, or from the end: -1",
@@ -144,11 +144,11 @@ class Tagging(TaskType):
     def decode(self, part: Dataset, logits: Logits) -> Given:
         """Return one tag per word, by sentence."""
         windows, sentences = part.extra
-        found: list[Tags] = [[] for _ in sentences]
+        tags: list[Tags] = [[] for _ in sentences]
         for window, values in zip(windows, logits, strict=True):
             best = values[window.first].argmax(-1)
-            found[window.sentence] += [self.tags[number] for number in best]
-        return found
+            tags[window.sentence] += [self.tags[number] for number in best]
+        return tags
 
     def score(self, part: Dataset, answers: Given) -> Scores:
         """Return the scores of `entity_scores`."""
@@ -187,13 +187,13 @@ def words_of(sentences: list[list[str]]) -> dict[str, Any]:
             side = "starts" if place == 0 else "ends" if place == len(word) - 1 else "divides"
             counts[word[place], "alone" if len(places) == len(word) else side] += 1
     marks = sorted({mark for mark, _ in counts})
-    found = {side: [one for one in marks if counts[one, side] > counts[one, "alone"]] for side in ("starts", "ends")}
+    apart = {side: [one for one in marks if counts[one, side] > counts[one, "alone"]] for side in ("starts", "ends")}
     # Within words a mark is rare, as the point of U.S. next to those of sentences.
     others = {one: sum(counts[one, side] for side in ("alone", "starts", "ends")) for one in marks}
-    found["divides"] = [one for one in marks if INNER * counts[one, "divides"] < others[one]]
+    apart["divides"] = [one for one in marks if INNER * counts[one, "divides"] < others[one]]
     unspaced = [word for word in chain.from_iterable(sentences) if _UNSPACED.match(word)]
     characters = INNER * sum(len(word) > 1 for word in unspaced) < len(unspaced)
-    return {"characters": characters, **{side: "".join(some) for side, some in found.items()}}
+    return {"characters": characters, **{side: "".join(some) for side, some in apart.items()}}
 
 
 def words_in(text: str, starts: str, ends: str, divides: str, characters: bool = False) -> Spans:
@@ -202,7 +202,7 @@ def words_in(text: str, starts: str, ends: str, divides: str, characters: bool =
     A text in which a comma or a full stop is alone is divided already.
     """
     spans = [part.span() for part in re.finditer(r"\S+", text)]
-    found: Spans = []
+    words: Spans = []
     if any(text[start:end] in (".", ",") for start, end in spans):
         return spans
     for start, end in spans:
@@ -217,8 +217,8 @@ def words_in(text: str, starts: str, ends: str, divides: str, characters: bool =
                 cuts.add(place)
             if text[place + 1 : place + 2] != mark and not (inner and mark in starts):
                 cuts.add(place + 1)
-        found += pairwise(sorted(cuts))
-    return found
+        words += pairwise(sorted(cuts))
+    return words
 
 
 def name_numbers(place: str, parsed: Parsed, labels: Tags) -> Parsed:
@@ -261,9 +261,9 @@ def of_rows(place: str, rows: list[dict[str, Any]], lines: list[int], columns: l
     sentences: list[Sentence] = []
     malformed = []
     for number, row in zip(lines, rows, strict=True):
-        found: list[Any] = [row.get(key) for key in keys]
-        words, *tags = found
-        lists = all(isinstance(one, list) and len(one) == len(words) > 0 for one in found)
+        values: list[Any] = [row.get(key) for key in keys]
+        words, *tags = values
+        lists = all(isinstance(one, list) and len(one) == len(words) > 0 for one in values)
         if not lists or not all(isinstance(word, str) and word.strip() for word in words):
             malformed.append(f"{place}, row {number}: needs lists of as many texts {' and '.join(keys)}")
         elif not all(isinstance(tag, str | int) for tag in chain.from_iterable(tags)):
@@ -277,9 +277,9 @@ def of_rows(place: str, rows: list[dict[str, Any]], lines: list[int], columns: l
 
 def _column(place: str, names: list[str], typed: str, usual: tuple[str, ...], key: str) -> str:
     """Return the column that a task names, or the usual one in place of an index."""
-    found = [name for name in ((typed,) if typed in names or not _INDEX.fullmatch(typed) else usual) if name in names]
-    if len(found) == 1:
-        return found[0]
+    columns = [name for name in ((typed,) if typed in names or not _INDEX.fullmatch(typed) else usual) if name in names]
+    if len(columns) == 1:
+        return columns[0]
     listed = ", ".join(map(repr, names))
     value = "[NAME]" if key == "task.columns" else "NAME"
     raise InputError(f"set {key}={value}, the column of {usual[0]}; there are {listed}", key, path=place)
@@ -446,10 +446,10 @@ def split_tags(tags: Iterable[str]) -> dict[str, tuple[str, str]]:
     own_mark = next((one for one in marks if one and is_mark(one)), "-")
     all_have = marks == {own_mark}
     mark = own_mark if all_have else "-"
-    found = {tag: (own[0].upper(), own[2:]) if inside[tag] == mark else ("I", tag) for tag, own in turned.items()}
-    found |= {tag: (tag.upper(), "") for tag, own in inside.items() if alone and not own}
-    found |= {tag: (OUTSIDE, "") if all_have or alone else ("I", tag) for tag in outside}
-    return found | dict.fromkeys(EMPTY, (OUTSIDE, ""))
+    parts = {tag: (own[0].upper(), own[2:]) if inside[tag] == mark else ("I", tag) for tag, own in turned.items()}
+    parts |= {tag: (tag.upper(), "") for tag, own in inside.items() if alone and not own}
+    parts |= {tag: (OUTSIDE, "") if all_have or alone else ("I", tag) for tag in outside}
+    return parts | dict.fromkeys(EMPTY, (OUTSIDE, ""))
 
 
 def entities(tags: Tags, parts: Mapping[str, tuple[str, str]]) -> set[tuple[int, int, str]]:
@@ -458,19 +458,19 @@ def entities(tags: Tags, parts: Mapping[str, tuple[str, str]]) -> set[tuple[int,
     An entity begins at B- or S-, or where the type changes; it ends at E- or S-, or before a tag
     that does not continue it. `parts` are those of `split_tags`.
     """
-    found = set()
+    entities = set()
     start, before = 0, OUTSIDE
     kind: str | None = None  # of the entity that is open
     for index, tag in enumerate([*tags, OUTSIDE]):
         prefix, name = parts[tag]
         new = prefix in ("B", *ALONE) or name != kind or before in ("E", "L", *ALONE)
         if kind is not None and (new or prefix == OUTSIDE):
-            found.add((start, index, kind))
+            entities.add((start, index, kind))
             kind = None
         if prefix != OUTSIDE and new:
             start, kind = index, name
         before = prefix
-    return found
+    return entities
 
 
 def entity_scores(truth: list[Tags], answers: list[Tags], known: Tags) -> Scores:
