@@ -159,16 +159,16 @@ def make_tuned(config: ConvertConfig, vocab: Path, added: int, out: Path) -> Con
         key = "vocab" if added else "dtype" if config.dtype != "fp32" else "shard_bytes"
         raise ConfigError(f"{config.train} is fine-tuned, and exported as it is; leave out {key}", key)
     folder = Path(config.train)
-    size, found = saved_model.load(folder)
-    saved_model.save(out, found, size, vocab)
+    size, saved = saved_model.load(folder)
+    saved_model.save(out, saved, size, vocab)
     vocabulary.check_ids(out)
     card = folder / "README.md"
     (out / "README.md").write_text(card.read_text(encoding="utf-8") if card.is_file() else f"# {folder.name}\n")
     return Conversion(
         model=size.size_name,
-        parameters=sum(one.numel() for one in found.model.parameters()),
+        parameters=sum(one.numel() for one in saved.model.parameters()),
         learnt=provenance.learnt(folder, size.positions),
-        **exported(config, out, size, found.model.config.kind, []),
+        **exported(config, out, size, saved.model.config.kind, []),
     )
 
 
@@ -199,12 +199,12 @@ def texts_of(config: ConvertConfig, out: Path, positions: int) -> "onnx_export.T
         if (folder := held_out_folder(config)) and (shards := open_folder(folder, "validation")):
             return shard_texts(shards, wordpiece, longest)
     usual = np.setdiff1d(np.flatnonzero(wordpiece.vocab), wordpiece.special_ids)
-    found = []
+    texts = []
     for number in range(onnx_export.TEXTS):
         key = counter_rng.key(0, "int8 texts", number)
         places = 1 + np.arange(1 + int(counter_rng.integers(key, 0, longest - 3)))
-        found.append(frame(wordpiece, usual[counter_rng.integers(key, places, len(usual))], None))
-    return onnx_export.Texts("random sequences of entries", found)
+        texts.append(frame(wordpiece, usual[counter_rng.integers(key, places, len(usual))], None))
+    return onnx_export.Texts("random sequences of entries", texts)
 
 
 def dev_texts(config: EvaluateConfig, wordpiece: WordPiece) -> "onnx_export.Texts":
@@ -236,13 +236,13 @@ def shard_texts(shards: list[Shard], wordpiece: WordPiece, longest: int) -> "onn
     if shards[0].info.vocab_size != wordpiece.size:
         raise InputError("are of another vocabulary", path=shards[0].path)
     every = [(shard, row) for shard in shards for row in range(shard.rows)]
-    found = []
+    texts = []
     order = counter_rng.permutation(counter_rng.key(0, "int8 texts"), len(every))
     for shard, row in (every[place] for place in order[: onnx_export.MASKED_TEXTS]):
         ids, first = shard.ids(*shard.offsets[row : row + 2].tolist()).astype(np.int64), int(shard.a_len[row])
         parts = ids[:first], ids[first:] if first < len(ids) else None
-        found.append(frame(wordpiece, *next(pieces(wordpiece, *parts, TruncationConfig(longest)))))
-    return onnx_export.Texts("held-out texts", found, onnx_export.MASKED, wordpiece.mask)
+        texts.append(frame(wordpiece, *next(pieces(wordpiece, *parts, TruncationConfig(longest)))))
+    return onnx_export.Texts("held-out texts", texts, onnx_export.MASKED, wordpiece.mask)
 
 
 def add_vocabulary_rows(config: ConvertConfig, source: "InitialWeights") -> "tuple[InitialWeights, Path, int]":
@@ -308,20 +308,20 @@ def samples_of(source: "InitialWeights", vocab: Path, typed: list[str], held_out
     texts = typed or list(held_out)
     if not texts or not mask_filling.has_head(source.config, source.notes):
         return []
-    found = mask_filling.fill(source.config, source.state, WordPiece.load(vocab), texts, source.learnt)
+    filled = mask_filling.fill(source.config, source.state, WordPiece.load(vocab), texts, source.learnt)
     if typed:
-        return found
-    found.sort(key=lambda one: -one["masks"][0][0]["probability"])
-    return [one | {"answer": held_out[one["text"]]} for one in found[:SAMPLES]]
+        return filled
+    filled.sort(key=lambda one: -one["masks"][0][0]["probability"])
+    return [one | {"answer": held_out[one["text"]]} for one in filled[:SAMPLES]]
 
 
 def untrained_parts(config: ConvertConfig, source: "InitialWeights") -> list[str]:
     """Return the parts of the model that have random weights, as no training has changed them."""
     from model.huggingface import bert_format
 
-    found = {*bert_format.initialised_parts(source.notes)}  # all that is known of a foreign model
-    found |= untrained_on_pairs(config.train) if source.last else set()
-    return sorted(found & {name.partition(".")[0] for name in source.state})
+    untrained = {*bert_format.initialised_parts(source.notes)}  # all that is known of a foreign model
+    untrained |= untrained_on_pairs(config.train) if source.last else set()
+    return sorted(untrained & {name.partition(".")[0] for name in source.state})
 
 
 def untrained_on_pairs(place: str) -> set[str]:
@@ -437,7 +437,7 @@ def choose_revisions(train: str, wishes: list[str]) -> dict[str, Path]:
         ConfigError: a checkpoint is missing.
         InputError: the training has no checkpoint.
     """
-    every, found = find_checkpoints(train), dict[str, Path]()
+    every, chosen = find_checkpoints(train), dict[str, Path]()
     by_words, by_step = list_milestones(every), {f"step-{step}": path for step, path in every.items()}
     rest = {name: path for name, path in by_step.items() if path not in by_words.values()}
     known = by_step | by_words
@@ -445,8 +445,8 @@ def choose_revisions(train: str, wishes: list[str]) -> dict[str, Path]:
     for wish in wishes:
         if not groups.get(wish):
             raise ConfigError(f"{train} has no such checkpoint, only {', '.join(known)}", "push_revisions", wish)
-        found |= groups[wish]
-    return found
+        chosen |= groups[wish]
+    return chosen
 
 
 def push(config: ConvertConfig, name: str) -> None:

@@ -50,13 +50,13 @@ def predict(config: PredictConfig) -> None:
     """
     answer, coverage = answerer(config)
     rows = (row for row in rows_of(config) if row.columns or row.text.strip())
-    found = False
+    answered = False
     while block := list(itertools.islice(rows, BLOCK)):
-        found = True
+        answered = True
         show(block, answer(block))
         if output.is_gone():  # as `| head` closes it
             return
-    if not found:
+    if not answered:
         raise InputError("is empty; write one input per line", "input", path=config.input or "standard input")
     terminal.say(f"predict: {coverage.line}", sys.stderr)
 
@@ -89,15 +89,15 @@ def answerer(config: PredictConfig) -> tuple[Callable[[Rows], Replies], Coverage
     if not saved_model.is_tuned(folder):
         pretrained = PretrainedModel(config, wordpiece, int8)
         return lambda block: list(map(pretrained.answer, block)), wordpiece.coverage
-    size, found = saved_model.load(folder)
-    tuned = TunedModel(found, wordpiece, longest_of(config, size.positions), int8)
-    if found.model.config.kind == "tag":
-        how = found.reading
+    size, saved = saved_model.load(folder)
+    tuned = TunedModel(saved, wordpiece, longest_of(config, size.positions), int8)
+    if saved.model.config.kind == "tag":
+        how = saved.reading
         kept = f"words begin with {how.starts!r}, end with {how.ends!r}, are divided by {how.divides!r}"
         kept += ", and are single characters in scripts without spaces" if how.characters else ""
         terminal.say(f"predict: punctuation apart as in the training file ({kept})", sys.stderr)
     kinds = {"class": tuned.classes, "tag": tuned.tags, "answer": tuned.passages, "choice": tuned.endings}
-    return kinds[found.model.config.kind], wordpiece.coverage
+    return kinds[saved.model.config.kind], wordpiece.coverage
 
 
 class PretrainedModel:
@@ -158,12 +158,12 @@ class PretrainedModel:
                 where=where,
             )
         places, pair = self.logits_of(where, *(mask_filling.pieces(self.wordpiece, text) for text in (first, *others)))
-        found: Answer = {"text": line}
+        answer: Answer = {"text": line}
         if masked:
-            found["masks"] = [mask_filling.likeliest(self.wordpiece, one, self.top, digits=6) for one in places]
+            answer["masks"] = [mask_filling.likeliest(self.wordpiece, one, self.top, digits=6) for one in places]
         if pair is not None and not unpaired and second is not None:
-            found["next"] = round(float(pair.softmax(-1)[0, 0]), 6)
-        return found
+            answer["next"] = round(float(pair.softmax(-1)[0, 0]), 6)
+        return answer
 
     def logits_of(self, where: str, first: Ids, second: Ids | None = None) -> Any:
         """Return the logits of each mask `(V,)`, and of a pair `(1, 2)`; in a long text by the tokens around each mask.
@@ -246,8 +246,8 @@ class TunedModel:
             shares = expit(logits) if several else softmax(logits)
             every = dict(zip(labels, (round(share, 6) for share in shares.tolist()), strict=True))
             label = [name for name, logit in zip(labels, logits, strict=True) if logit > 0]
-            found = {"labels": label} if several else {"label": labels[int(logits.argmax())]}
-            answers.append({"text": row.text, **found, "probabilities": every})
+            given = {"labels": label} if several else {"label": labels[int(logits.argmax())]}
+            answers.append({"text": row.text, **given, "probabilities": every})
         return answers
 
     def sides(self, row: Row) -> tuple[str, str | None]:

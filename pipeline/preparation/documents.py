@@ -59,14 +59,14 @@ class KeptDocument:
     @property
     def gaps(self) -> list[str | None]:
         """What precedes each sentence in the text: nothing in Chinese, a space, or a line end."""
-        found: list[str | None] = []
+        gaps: list[str | None] = []
         end = 0
         for sentence in self.sentences:
             start = max(end, self.text.find(sentence, end))
             between = self.text[end:start]
-            found.append(None if end == 0 else "\n" if "\n" in between else between[:1])
+            gaps.append(None if end == 0 else "\n" if "\n" in between else between[:1])
             end = start + len(sentence)
-        return found
+        return gaps
 
 
 Kept = list[KeptDocument]

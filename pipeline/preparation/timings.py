@@ -60,11 +60,11 @@ def counted(step: str) -> Iterator[Spent]:
 
 def total(files: Iterable[Path]) -> Spent:
     """Return the time of all tasks, which have left it in `files`, in the order of the steps."""
-    found: Spent = {}
+    spent: Spent = {}
     for path in files:
         for step, times in json.loads(path.read_bytes()).items():
-            found[step] = [a + b for a, b in zip(found.get(step, [0.0, 0.0]), times, strict=True)]
-    return {step: [round(each, 2) for each in found[step]] for step in STEPS if step in found}
+            spent[step] = [a + b for a, b in zip(spent.get(step, [0.0, 0.0]), times, strict=True)]
+    return {step: [round(each, 2) for each in spent[step]] for step in STEPS if step in spent}
 
 
 def line(spent: Spent) -> str:

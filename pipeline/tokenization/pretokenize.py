@@ -123,9 +123,9 @@ def remove_spaces(data: Bytes, cuts: Lengths) -> tuple[bytes, Lengths]:
 def are_chinese(data: Bytes, places: Lengths) -> Bools:
     """Return whether the character at each position of UTF-8 `data` is common Chinese: `(N,)`."""
     lead = data[places]
-    found: Bools = (lead >= 0xE4) & (lead <= 0xE9)
-    found[found] = _codes(data, places[found]) >= 0x4E00
-    return found
+    chinese: Bools = (lead >= 0xE4) & (lead <= 0xE9)
+    chinese[chinese] = _codes(data, places[chinese]) >= 0x4E00
+    return chinese
 
 
 def _codes(data: Bytes, places: Lengths) -> Ids:
