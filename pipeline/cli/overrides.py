@@ -45,9 +45,7 @@ _hints: Callable[[Any], dict[str, Any]] = functools.cache(typing.get_type_hints)
 def search_path(overrides: Words) -> Folders:
     """Return the user's own folders of YAML files, which an override names."""
     named = [word for word in overrides if word.startswith(f"{SEARCH_PATH}=")]
-    if not named:
-        return []
-    override = parse_override(named[-1])
+    override = parse_override(named[-1]) if named else None
     folders: Any = [] if override is None else override.value()
     return [Path(str(folder).removeprefix("file://")) for folder in folders]
 
@@ -100,12 +98,15 @@ def render_argv(words: Words, command: str, schema: type | None = None) -> Words
     """
     check_overrides(words, schema)
     options, overrides = separate_options(words)
+    of_command = functools.partial(type_of, schema)
+    for key in (word.partition("=")[0].lstrip("+") for word in overrides):  # the files of a group are there for all
+        if schema and command != "run" and choices(key) and of_command(key) is None:
+            raise ConfigError(f"no such key; {other_word(key, of_command, 'leave it out')}", key)
     # Hydra would add handlers to the root logger, one of them a log file in the working folder.
     quiet = ["hydra/job_logging=none", "hydra/hydra_logging=none"]
     groups = default_groups(command)
     typed = [expand_section_name(quote_texts(quote_unparsable(word), schema), schema) for word in overrides]
-    typed = [keep_underscores(word) for word in typed]
-    signed = [normalize_sign(expand_exponent(word), groups, schema) for word in typed]
+    signed = [normalize_sign(expand_exponent(keep_underscores(word)), groups, schema) for word in typed]
     if command == "run":
         signed = [OF_TRAININGS.sub("++", word, count=1) for word in signed]
     return [*options, *quiet, *(f"++{word}" if OPEN.match(word) else word for word in signed)]

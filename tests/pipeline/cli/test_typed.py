@@ -141,6 +141,8 @@ SCHEMAS = {**{name: stage.schema for name, stage in STAGES.items()}, "predict": 
 
 def test_every_word_of_another_program_or_without_its_section_leads_to_a_key_that_there_is():
     assert "did you mean model.dropout?" in str(composing.unknown_key("dropout", SCHEMAS["train"]))
+    with refused(ConfigError, r"did you mean train\?", key="model"):
+        configured("convert", "model=tiny")
     ours = {key for entry in OTHER_WORDS.values() for key in entry.partition("; ")[0].split()}
     assert not [key for key in ours if all(type_of(schema, key) is None for schema in SCHEMAS.values())]
     for name, schema in SCHEMAS.items():
