@@ -3,7 +3,6 @@
 import gzip
 import io
 import re
-from collections import Counter
 
 import pytest
 import zstandard
@@ -250,8 +249,8 @@ def test_an_article_is_its_title_abstract_and_body(tmp_path):
         "On E. coli", "Abstract", "Short α.", "Methods",
         "As said by Ray (2004), and shown (Fig. 1):", "One.", "Two.", "then three.",
     ]  # fmt: skip
-    kinds = ("tables", "figures", "translations of articles or abstracts, and answers,", *["references to others"] * 2)
-    assert log.notes == Counter(f"{kind} left out" for kind in kinds)
+    noted = {note.split()[0]: count for note, count in log.notes.items()}
+    assert noted == {"tables": 1, "figures": 1, "references": 2, "translations": 1}
 
 
 def tei(body, head="<teiHeader><fileDesc><p>About.</p></fileDesc></teiHeader>"):

