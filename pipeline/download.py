@@ -6,11 +6,13 @@ only after its checksum was verified.
 
 import hashlib
 import re
+from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from pipeline.cli import entry_point
+from pipeline.common import schema
 from pipeline.config import DownloadConfig, DownloadFile
 from pipeline.console.bars import Bar
 from pipeline.console.formatting import pluralize
@@ -124,14 +126,13 @@ def fetch(source: Source, part: Path, policy: RetryPolicy) -> str:
     Raises:
         InputError: the download failed.
     """
-    for url in source.urls:
-        try:
+    *dated, last = source.urls
+    for url in dated:
+        with suppress(NotFound):
             http_transfer.fetch(url, part, policy, digest=source.digest)
             return url
-        except NotFound:
-            if url == source.urls[-1]:
-                raise
-    raise AssertionError("a source has an address")
+    http_transfer.fetch(last, part, policy, digest=source.digest)
+    return last
 
 
 def note_of(path: Path) -> Path:
@@ -166,12 +167,9 @@ def obtain(source: Source, out: Path, policy: RetryPolicy) -> dict[str, Any]:
             assert source.digest is not None
             kind = ALGORITHMS[len(source.digest)]
             http_transfer.discard(part)
-            raise InputError(
-                f"{kind} of the download is {sums[kind]}, but {source.digest} was "
-                f"published; the file was deleted: rerun, or ask the publisher",
-                "corpus.files",
-                path=url,
-            )
+            why = f"{kind} of the download is {sums[kind]}, but {source.digest} was published"
+            cure = "the file was deleted: rerun, or ask the publisher"
+            raise InputError(f"{why}; {cure}", "corpus.files", path=url)
         flush(part)  # without a checksum, nothing else would tell that the power went
         part.replace(path)
     http_transfer.discard(part)  # or its note, of a start that was killed
@@ -197,21 +195,15 @@ def check(config: DownloadConfig, out: Path) -> None:
         InputError: the folder holds other files, which readers would pick up.
     """
     corpus = config.corpus
-    if not corpus.files:
-        raise ConfigError(
-            "has no files to download; skip download, its text is read from corpus.path, if any", "corpus", corpus.name
-        )
+    why = "has no files to download; skip download, its text is read from corpus.path, if any"
+    schema.check(bool(corpus.files), why, "corpus", corpus.name)
     names = [name_of(file.url) for file in corpus.files]
-    if len(set(names)) < len(names):
-        raise ConfigError(f"names must be unique, not {', '.join(names)}", "corpus.files")
+    schema.check(len({*names}) == len(names), f"names must be unique, not {', '.join(names)}", "corpus.files")
     ours = {*names, *(f"{name}.part" for name in names)}
     for path in sorted(out.iterdir()):
         if path.name not in ours and not path.name.startswith("."):
-            raise InputError(
-                f"is not a file of corpus {corpus.name}, but readers would pick it up; delete it, or set out",
-                "out",
-                path=path,
-            )
+            why = f"is not a file of corpus {corpus.name}, but readers would pick it up; delete it, or set out"
+            raise InputError(why, "out", path=path)
 
 
 def make(config: DownloadConfig, out: Path) -> Result:

@@ -47,9 +47,8 @@ def check_sizes(config: PrepareConfig, splits: Splits, shards: dict[str, int]) -
             raise ConfigError(why, "shard_bytes", config.shard_bytes)
     each = math.ceil(count / max(1, int(text // config.runner.task_bytes)))
     tokens = min(text, each * max(each_has.values())) / TEXT_OF_TOKEN
-    if each > 1 and tokens > MOST_TOKENS:
-        why = f"gives some {tokens:,.0f} tokens per task, more than {MOST_TOKENS:,}; reduce it"
-        raise ConfigError(why, "runner.task_bytes", config.runner.task_bytes)
+    why = f"gives some {tokens:,.0f} tokens per task, more than {MOST_TOKENS:,}; reduce it"
+    check(each <= 1 or tokens <= MOST_TOKENS, why, "runner.task_bytes", config.runner.task_bytes)
 
 
 def text_per_shard(config: PrepareConfig, text: float, shards: dict[str, int]) -> dict[str, float]:
@@ -65,6 +64,5 @@ def check_tokens(config: PrepareConfig, what: str, tokens: int) -> None:
     Raises:
         ConfigError: it has.
     """
-    if tokens > MOST_TOKENS:
-        why = f"{what} has {tokens:,} tokens, more than {MOST_TOKENS:,}; reduce shard_bytes"
-        raise ConfigError(why, "shard_bytes", config.shard_bytes)
+    why = f"{what} has {tokens:,} tokens, more than {MOST_TOKENS:,}; reduce shard_bytes"
+    check(tokens <= MOST_TOKENS, why, "shard_bytes", config.shard_bytes)

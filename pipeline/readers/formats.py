@@ -86,8 +86,7 @@ def name_file(file: compressed.CompressedFile, reader: str = "") -> str | None:
 
 def is_table(head: str) -> bool:
     """Return whether nearly all lines have a number and several fields, or another number: of words, of sources."""
-    lines = head.count("\n", 0, head.rfind("\n") + 1)
-    return sum(any(each) for each in _NUMBERED.findall(head)) > _NEARLY * lines
+    return sum(any(each) for each in _NUMBERED.findall(head)) > _NEARLY * head.count("\n")
 
 
 def is_marked(text: str) -> bool:
@@ -123,8 +122,7 @@ def has_columns(lines: list[str], mark: str) -> bool:
 
 def numbers(head: str) -> str | None:
     """Return what to type for a text nearly all of whose lines begin with a number and a tab; None for others."""
-    lines = head.count("\n", 0, head.rfind("\n") + 1)
-    found = _NUMBERED.findall(head)
+    found, lines = _NUMBERED.findall(head), head.count("\n")
     if lines < _LOOKED_AT or len(found) < _NEARLY * lines:
         return None
     if is_table(head):

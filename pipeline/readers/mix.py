@@ -60,8 +60,7 @@ class Reader:
                 if not copies:
                     inner["sampled out"] += 1
                     continue
-                inner.notes["documents"] += 1
-                inner.notes["repeats"] += copies - 1
+                inner.notes.update(documents=1, repeats=copies - 1)
                 yield document._replace(
                     id=f"{file_range.part}: {document.id}", language=document.language or part.language, copies=copies
                 )
@@ -96,9 +95,8 @@ def typed(part: str, key: str, value: Any) -> Any:
     kind = get_origin(wanted) if isinstance(wanted, GenericAlias) else wanted
     if isinstance("", kind) and isinstance(value, int | float) and not isinstance(value, bool):
         return str(value)  # a year, a code page
-    if not isinstance(value, kind):
-        what = TYPES.get(kind, "a text, in quotes if it looks like something else")
-        raise ConfigError(f"must be {what}", f"{part}.{key}", value)
+    what = TYPES.get(kind, "a text, in quotes if it looks like something else")
+    check(isinstance(value, kind), f"must be {what}", f"{part}.{key}", value)
     return value
 
 
@@ -111,8 +109,7 @@ def part_config(corpus: CorpusConfig, name: str) -> tuple[CorpusConfig, float]:
     """
     key = f"corpus.parts.{name}"
     settings = corpus.parts[name]
-    if not isinstance(settings, Mapping):
-        raise ConfigError("must be a mapping with keys such as reader, path and weight", key)
+    check(isinstance(settings, Mapping), "must be a mapping with keys such as reader, path and weight", key)
     inherited = {key: getattr(corpus, key) for key in INHERITED}
     settings = {"name": name, **inherited, **settings}
     weight = settings.pop("weight", 1.0)

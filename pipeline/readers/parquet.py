@@ -44,8 +44,7 @@ class Reader(columns.ColumnReader):
                 number = first
                 try:
                     count = self._rows_at_once(file_range.path, file, group)
-                    batches = file.iter_batches(count, [group], self.read_columns(file.schema_arrow))
-                    for batch in batches:
+                    for batch in file.iter_batches(count, [group], self.read_columns(file.schema_arrow)):
                         yield from self.documents(batch, file_range.path, number, log)
                         number += batch.num_rows
                 except (OSError, ValueError, pa.ArrowException) as error:

@@ -16,8 +16,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from pipeline.common.schema import check
 from pipeline.config import CorpusConfig
-from pipeline.errors import ConfigError, InputError
+from pipeline.errors import InputError
 from pipeline.readers.base import Document, Documents, FileRange, ReadLog
 from pipeline.readers.io import byte_ranges
 from pipeline.storage import places
@@ -34,8 +35,8 @@ class Reader:
     """
 
     def __init__(self, corpus: CorpusConfig, source: str, *, packages: list[str], minimum_characters: int = 500):
-        if not isinstance(packages, list):
-            raise ConfigError("must be a list, such as [python,numpy]", "corpus.options.packages", packages)
+        problem = "must be a list, such as [python,numpy]"
+        check(isinstance(packages, list), problem, "corpus.options.packages", packages)
         self.packages = packages
         self.minimum = minimum_characters
 

@@ -102,9 +102,8 @@ _ANCHOR = re.compile(r"\[(?:\^[^\[\]\n]++|\d{1,3}|[A-Z*†])\]")
 _TARGET = r"\(\s*+(?:[^()\s]|\([^()\s]*+\))*+(?:\s+(?:\"[^\"]*\"|'[^']*'))?\)"
 _IMAGE = re.compile(rf"!\[[^\[\]]*+\]{_TARGET}")
 _LINK = re.compile(rf"\[({_INNER})\]{_TARGET}")
-# Links and images of Markdown whose address is elsewhere; numbers are notes unless there are addresses.
-_REFERENCE = r"(?:!\[[^\[\]]*+\]|(?<![\w\]\\])\[((?:\\.|[^\[\]\\])*+)\])\[(?:{}[^\[\]]*+)?\]"
-_NAMED, _NUMBERED = (re.compile(_REFERENCE.format(begin)) for begin in (r"[^\W\d]", ""))
+# Links and images of Markdown whose address is elsewhere; without addresses they are text, as [sic][1].
+_REFERENCE = re.compile(r"(?:!\[[^\[\]]*+\]|(?<![\w\]\\])\[((?:\\.|[^\[\]\\])*+)\])\[[^\[\]]*+\]")
 _STARS = re.compile(r"(?<![^\W_])(?<![*\\])(\*{1,3})(?=[^\s*])((?:\\\*|[^*])*?[^\s*])\1(?![*]|[^\W_])")
 _LINES = re.compile(r"(?<![\w*\\])(_{1,3})(?=[^\s_*])((?:\\_|[^_*])*?[^\s_*])\1(?![\w*])")
 _RAISED = re.compile(r"(?:(\^)(?=\{[-−]?\d+\})|[\^_])\{([^{}\s]{1,9})\}")
@@ -143,8 +142,8 @@ def parse(text: str, *, markdown: bool = False) -> Book:
     ends = LineEnds(kept)
     found = "\n".join(filter(None, map(plain, _paragraphs(kept.split("\n"), ends, markdown))))
     if markdown:
-        reference = _NUMBERED if passed["addresses of links"] else _NAMED
-        found = reference.sub(r"\1", reference.sub(r"\1", found))  # a link may be of an image
+        for _ in range(2 * ("addresses of links" in passed)):  # a link may be of an image
+            found = _REFERENCE.sub(r"\1", found)
         found = _ENTITY.sub(lambda entity: unescape(entity[0]), _ESCAPED.sub(r"\1", _VERBATIM.sub(r"\2\3", found)))
     return Book(found, whole != text, ends.joined, passed)
 

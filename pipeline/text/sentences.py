@@ -44,8 +44,6 @@ def split_sentences(text: str, language: str, *, by_lines: bool = False) -> list
     A sentence never spans two lines; with `by_lines` every line is one sentence. The rules of
     English apply to a `language` that the library does not know.
     """
-    if not text:
-        return []
     if by_lines:
         lines = filter(None, map(str.strip, text.split("\n")))
         return [piece for line in lines for piece in _capped(line)]
@@ -73,9 +71,7 @@ def split_sentences(text: str, language: str, *, by_lines: bool = False) -> list
         space = part[len(part.rstrip()) :]
         if sentence := part.strip():
             found.append(sentence)
-    if max(map(len, found), default=0) > LONGEST:
-        found = [piece for sentence in found for piece in _capped(sentence)]
-    return found
+    return [piece for sentence in found for piece in _capped(sentence)]
 
 
 def _looks(text: str) -> int:

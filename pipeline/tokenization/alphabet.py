@@ -81,7 +81,8 @@ def choose(letters: dict[str, int], tokenizer: Tokenizer, size: int) -> tuple[li
 def _fitting(letters: Iterable[str], room: int, tokenizer: Tokenizer) -> Iterator[tuple[str, bool]]:
     """Yield the first letters that `room` entries hold, and whether each can occur inside a word."""
     for letter in letters:
-        joins = _joins(letter, tokenizer)
+        between = tokenizer.normalizer.normalize_str(f"a{letter}a")
+        joins = len(tokenizer.pre_tokenizer.pre_tokenize_str(between)) == 1
         room -= 1 + joins
         if room < 0:
             return
@@ -95,8 +96,3 @@ def _rare(letters: dict[str, int], kept: Iterable[str], tokenizer: Tokenizer) ->
     ranked = [*always, *sorted(met, key=lambda letter: (-letters[letter], letter))]
     known = set(kept)
     return [letter for letter in dict.fromkeys(ranked) if letter not in known][:MOST_RARE]
-
-
-def _joins(letter: str, tokenizer: Tokenizer) -> bool:
-    """Return whether a letter between others forms one word with them."""
-    return len(tokenizer.pre_tokenizer.pre_tokenize_str(tokenizer.normalizer.normalize_str(f"a{letter}a"))) == 1

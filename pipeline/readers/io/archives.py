@@ -252,10 +252,11 @@ def decode_prose(
 ) -> Decoded | None:
     """Decode a document, as `decode`, that must begin as prose does; `numbered=False`: its lines may have numbers."""
     head = raw[:_HEADER].decode(encodings.marked(raw) or "latin-1", "replace")
-    decoded = None if formats.not_prose(head) else decode(name, raw, corpus, log)
-    head = decoded.text[:_HEADER] if decoded else head
-    why = formats.not_prose(head)
-    if why or (why := None if numbered is False else formats.numbers(head)):
+    why, decoded = formats.not_prose(head), None
+    if why is None and (decoded := decode(name, raw, corpus, log)):
+        head = decoded.text[:_HEADER]
+        why = formats.not_prose(head) or (None if numbered is False else formats.numbers(head))
+    if why:
         log.reject(why, name)
         return None
     log.notes.update([formats.MARKED] * formats.is_marked(head))

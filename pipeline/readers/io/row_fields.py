@@ -115,12 +115,10 @@ class RowReader:
             return bool(compare(str(value).lower(), wanted.lower()))
         if isinstance(value, list | Mapping | bool):
             raise ValueError(f"field {name} holds {value!r:.40}, of which {sign} says nothing")
-        if isinstance(value, Decimal):
-            value = int(value) if value == int(value) else float(value)
-        if isinstance(value, int | float):
+        if isinstance(value, int | float | Decimal):
             if not tables.NUMBER.fullmatch(wanted):
                 raise ValueError(f"field {name} holds a number, {wanted!r} is none")
-            return bool(compare(value, int(wanted) if re.fullmatch(r"[+-]?\d+", wanted) else float(wanted)))
+            return value == value and bool(compare(Decimal(str(value)), Decimal(wanted)))  # NaN fulfils nothing
         ordered = sign not in ("==", "!=")
         if ordered and (value == "" or _are_numbers(str(value), wanted)):
             return value != "" and bool(compare(Decimal(value), Decimal(wanted)))
@@ -140,7 +138,10 @@ class RowReader:
         if not all(self._wants(row, place, *each) for each in self.conditions):
             log[LEFT_OUT] += 1
             return
-        parts = [part for name, value in self._texts(row, place) if (part := prose(value, name))]
+        found = [(name, self._value(row, name, place)) for name in self.text]
+        if len(found) > 1:
+            found = [(name, _text(value)) for name, value in _together(row, [(name, name) for name in self.text])]
+        parts = [part for name, value in found if (part := prose(value, name))]
         text = "\n".join(map(html_text.text_of, parts) if self.html else parts)
         if not self.html:
             # The expression takes 5 ms a MB, the signs that it begins with 0.5.
@@ -149,13 +150,6 @@ class RowReader:
         name = self._value(row, self.id, place) if self.id else None
         title = str(title) if type(title := row.get("title")) in (str, int) else ""
         yield Document(place if name is None else str(name), text, title=title)
-
-    def _texts(self, row: Mapping[str, Any], place: str) -> list[tuple[str, Any]]:
-        """Return the text fields and their values, in the order of reading."""
-        found = [(name, self._value(row, name, place)) for name in self.text]
-        if all(isinstance(value, str) for _, value in found[1:]):
-            return found
-        return [(name, _text(value)) for name, value in _together(row, [(name, name) for name in self.text])]
 
     def _value(self, row: Mapping[str, Any], name: str, place: str) -> Any:
         """Return the value of a field, possibly nested (`meta.text`); of null all fields are null.

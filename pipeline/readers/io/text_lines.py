@@ -79,15 +79,14 @@ class TextFiles:
     def splits(self, split_bytes: int) -> FileRanges:
         """Cut the files into byte ranges; empty files have none, unless they are compressed."""
         files = files_of(self.corpus, self.source, self.members, self.of_reader, rows=self.rows)
-        found, empty = list[FileRange](), 0
+        found = list[FileRange]()
         for path in files:
             size = path.stat().st_size
             if not size and not path.name.lower().endswith(compressed.PACKED):  # others are for `lines` to reject
-                empty += 1
+                files.notes["empty files"] += 1
                 continue
             cuttable = size > 0 and not self.form(str(path)).wide
             found += compressed.CompressedFile(path).ranges(split_bytes, seekable_text=cuttable)
-        files.notes.update({"empty files": empty} if empty else {})
         return files.cut(found)
 
     def form(self, path: str) -> FileFormat:

@@ -65,8 +65,7 @@ def test_a_parquet_row_that_is_not_utf8_is_broken(kind, tmp_path):
 )
 def test_text_of_any_layout_is_text(column, tmp_path):
     pq.write_table(pa.table({"text": column}), tmp_path / "a.parquet")
-    found, _ = read(config("parquet", tmp_path))
-    assert [document.text for document in found] == ["a", "", "a"]
+    assert texts("parquet", tmp_path) == ["a", "", "a"]
 
 
 def test_texts_and_ids_stored_as_bytes_are_text(tmp_path):
@@ -194,8 +193,7 @@ def test_a_field_that_holds_others_names_them(reader, tmp_path):
 def test_a_file_whose_texts_are_all_null_has_empty_documents(tmp_path):
     pq.write_table(pa.table({"text": [None, None]}), tmp_path / "a.parquet")
     pq.write_table(pa.table({"text": ["b"]}), tmp_path / "b.parquet")
-    found, _ = read(config("parquet", tmp_path))
-    assert [document.text for document in found] == ["", "", "b"]
+    assert texts("parquet", tmp_path) == ["", "", "b"]
 
 
 def test_a_parquet_file_may_have_any_name(tmp_path, monkeypatch):
@@ -203,8 +201,7 @@ def test_a_parquet_file_may_have_any_name(tmp_path, monkeypatch):
     pq.write_table(pa.table({"text": ["a"]}), "a.parquet")
     for name in (b"caf\xe9.parquet", b"file:a.parquet", b"s3:a%20#b.parquet"):
         Path(os.fsdecode(name)).write_bytes(Path("a.parquet").read_bytes())
-        found, _ = read(config("parquet", Path(os.fsdecode(name))))
-        assert [document.text for document in found] == ["a"]
+        assert texts("parquet", Path(os.fsdecode(name))) == ["a"]
 
 
 @pytest.mark.parametrize("reader", ["jsonl", "parquet"])
@@ -212,8 +209,7 @@ def test_fields_of_null_are_null(reader, tmp_path):
     path = rows_in(tmp_path, reader, [{"title": "A", "meta": {"text": "a"}}, {"title": "B", "meta": None}])
     found, _ = read(config(reader, path, options={"text": ["title", "meta.text"], "id": "title", "title": None}))
     assert [(document.id, document.text) for document in found] == [("A", "A\na"), ("B", "B")]
-    found, _ = read(config(reader, path, options={"text": "meta.text"}))
-    assert [document.text for document in found if document.text] == ["a"]
+    assert texts(reader, path, text="meta.text") == ["a", ""]
 
 
 @pytest.mark.parametrize("reader", ["jsonl", "parquet"])
@@ -464,11 +460,10 @@ def test_names_reach_into_lists(reader, where, kept, tmp_path):
 @pytest.mark.parametrize("reader", ["jsonl", "parquet"])
 def test_fields_of_the_items_of_a_list_are_read_item_by_item(reader, tmp_path):
     said = [{"role": "user", "said": {"text": ["Hi.", "You?"]}}, {"role": "bot", "said": None}, {"role": None}]
-    path = rows_in(tmp_path, reader, [{"chats": [{"turns": said}, {"turns": said[:1]}]}, {"chats": []}])
-    text = ["chats.turns.role", "chats.turns.said.text"]
-    assert texts(reader, path, text=text) == ["user\nHi.\nYou?\nbot\nuser\nHi.\nYou?", ""]
-    path = rows_in(tmp_path, reader, [{"meta": {"b": ["1", "2"], "a": ["3", "4"]}}])
-    assert texts(reader, path, text=["meta.a", "meta.b"]) == ["3\n4\n1\n2"]
+    row = {"chats": [{"turns": said}, {"turns": said[:1]}], "meta": {"b": ["1", "2"], "a": ["3", "4"]}}
+    path = rows_in(tmp_path, reader, [row, {"chats": [], "meta": None}])
+    wanted = "user\nHi.\nYou?\nbot\nuser\nHi.\nYou?\n3\n4\n1\n2"
+    assert texts(reader, path, text=["chats.turns.role", "chats.turns.said.text", "meta.a", "meta.b"]) == [wanted, ""]
 
 
 def test_names_reach_into_maps_of_arrow_and_one_that_no_item_has_is_named(tmp_path):
@@ -584,3 +579,5 @@ def test_numbers_of_lines_are_left_out_once_it_is_said(tmp_path):
     (tmp_path / "a.txt").write_text("".join(f"{n}\tword\t{99 - n}\n" for n in range(1, 50)))
     with refused(InputError, "table", path=str(tmp_path / "a.txt")):
         texts("lines", tmp_path)
+    (tmp_path / "a.txt").write_bytes(b"1\tcaf\xe9\n" * 50)
+    assert read(config("text", tmp_path, encoding="utf-8", on_error="skip"))[1] == {"broken": 1}
