@@ -91,10 +91,8 @@ def test_names_of_columns_are_no_words(names, end):
 
 
 def test_a_word_that_is_a_name_stays_where_its_tag_is_a_class():
-    text = "word\ttag\nanna\ttag\n"
-    assert parse("f", text.encode(), [0, 1])[0] == [(["word", "anna"], ["tag", "tag"])]
-    text = "Title\tO\nanna\tB-PER\n"
-    assert parse("f", text.encode(), [0, 1])[0] == [(["Title", "anna"], ["O", "B-PER"])]
+    assert parse("f", b"word\ttag\nanna\ttag\n", [0, 1])[0] == [(["word", "anna"], ["tag", "tag"])]
+    assert parse("f", b"Title\tO\nanna\tB-PER\n", [0, 1])[0] == [(["Title", "anna"], ["O", "B-PER"])]
     assert parse("f", b"word\nanna\n", [0])[0] == [(["word", "anna"], [])]
 
 
