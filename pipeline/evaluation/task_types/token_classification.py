@@ -304,6 +304,9 @@ def parse(place: str, content: bytes, columns: list[int]) -> Parsed:
         if 10 * divided > 9 * len(filled) and (cure := as_columns(place, lines, mark)):
             raise InputError(f"is {form}; {FORM}{cure}", path=place)
     is_comment, width = _comments(filled, columns)
+    if width > 1 and len({column % width for column in columns}) < len(columns):
+        problem = f"columns {' and '.join(map(str, columns))} are one, of {width}; set task.columns or task.label"
+        raise InputError(problem, "task.label", path=place)
     rows = [(n, _fields(line) if line.strip() else []) for n, line in enumerate(lines, 1) if not is_comment(line)]
     ids = [fields[0] for _, fields in rows if fields and "-DOCSTART-" not in fields]
     numbered = 0 not in columns and all(map(_ID.fullmatch, ids)) and 2 * sum(map(str.isdecimal, ids)) > len(ids)
@@ -313,7 +316,7 @@ def parse(place: str, content: bytes, columns: list[int]) -> Parsed:
                 sentences.append(([], []))
         elif numbered and not fields[0].isdecimal():
             continue
-        elif not max(len(columns), max(columns) + 1) <= len(fields) <= width:
+        elif not max(len(columns), max(columns) + 1, -min(columns)) <= len(fields) <= width:
             malformed.append(f"{place}, line {number}: {len(fields)} columns")
         elif any(" " in fields[column] for column in columns[1:]):
             malformed.append(f"{place}, line {number}: {fields[columns[1]]!r} is not one tag")
@@ -407,13 +410,13 @@ def _comments(lines: list[str], columns: list[int]) -> tuple[Callable[[str], boo
     kinds = collections.Counter((len(_fields(line)), "\t" in line) for line in sure or lines)
     most = kinds.most_common(1)[0][0]
     last = columns[-1] if len(columns) > 1 else -1
-    known = {fields[last] for fields in map(_fields, sure) if len(fields) > max(last, 0)}
+    known = {fields[last] for fields in map(_fields, sure) if -len(fields) <= last < len(fields)}
 
     def is_comment(line: str) -> bool:
         if not line.startswith("#"):
             return False
         fields = _fields(line)
-        if (len(fields), "\t" in line) != most:
+        if (len(fields), "\t" in line) != most or not -len(fields) <= last < len(fields):
             return True
         prefix, dash, _ = fields[last].partition("-")
         tag = len(columns) > 1 and prefix in PREFIXES and bool(dash or prefix == OUTSIDE)

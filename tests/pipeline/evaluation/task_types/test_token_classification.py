@@ -248,6 +248,9 @@ def test_right_answers_score_1_without_types_or_prefixes(tags):
 def test_mistakes_are_named(tmp_path, wordpiece):
     part = made(tmp_path, wordpiece, "peter B-PER\nalone\n\neu O\n").read("train")
     assert (part.truth, part.malformed) == ([["B-PER"], ["O"]], [f"{tmp_path / 'train'}, line 2: 1 columns"])
+    for columns in ([0, -2], [-1, -1], [0, -3], [0, 5]):
+        with refused(InputError, path="f"):
+            parse("f", b"peter B-PER\neu O\n# O\n", columns)
     with refused(ConfigError, "indices", key="task.columns"):
         Tagging(str(tmp_path), replace(TASK, columns=["tokens"]), wordpiece, 40)
     (tmp_path / "dev").write_text("peter B-LOC\n")
