@@ -3,9 +3,9 @@
 #
 # Guess: attention_mask is that of the tokenizer, 1 for a word and 0 for padding, in each encoder of the crate, as in
 #   transformers; a text has the same vectors alone and padded.
-# Seen: so it is for BertModel and XLMRobertaModel. DistilBertModel hides what is 1: given the tokenizer's mask each word
-#   of a padded text attends to the padding alone, and a text without padding, all ones, has NaN for vectors. The
-#   argument has the same name, and no documentation (a change proposed in 2025 is open). With 1 for padding it is right.
+# Seen: so it is for BertModel. DistilBertModel hides what is 1: given the tokenizer's mask each word of a padded text
+#   attends to the padding alone, and a text without padding, all ones, has NaN for vectors. The argument has the same
+#   name, and no documentation (a change proposed in 2025 is open). With 1 for padding it is right.
 # What follows: one program for both kinds embeds with DistilBERT what is not there. Turn the mask round for it
 #   (mask.eq(0)), shaped (batch, 1, 1, length).
 set -euo pipefail

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # newspaper4k 0.9.6 (Article.text), beside resiliparse 2.0.1.
 #
-# Guess: of an article the words are kept apart as a browser shows them, and a sentence of a paragraph is whole, whatever
-#   classes the page's style gives its words.
+# Guess: of an article the words are kept apart as a browser shows them, and a sentence of a paragraph is whole,
+#   whatever classes the page's style gives its words.
 # Seen: the cells of a table are one word for all of it, "NameSizeRomeItaly"; lists, <dl> and <div> are right. And an
 #   element (not <em>, <b>) goes with its words if its class or id has "date", "tags", "timestamp" or the like
 #   anywhere within: <span class="candidate"> and <a class="updated"> leave holes in sentences, as "date" is a part of
