@@ -77,17 +77,16 @@ COMMENTED = [
 
 
 def test_columns_are_padded_and_documents_begin_in_any_column():
-    text = "1 -DOCSTART- O\n1 \tanna \tB-PER \t_\n2\tlives\tO\t_\n"
-    assert parse("f", text.encode(), [1, 2])[0] == [(["anna", "lives"], ["B-PER", "O"])]
+    text = b"1 -DOCSTART- O\n1 \tanna \tB-PER \t_\n2\tlives\tO\t_\n"
+    assert parse("f", text, [1, 2])[0] == [(["anna", "lives"], ["B-PER", "O"])]
 
 
 @pytest.mark.parametrize("names", ["word\ttag", "Token\tNER", "text label", "Wort\tNE-COARSE-LIT"])
 @pytest.mark.parametrize("end", ["\n", "\n\n"])
 def test_names_of_columns_are_no_words(names, end):
-    rows = "anna\tB-PER\nlives\tO\n"
     for columns in ([0, 1], [0, -1], [0]):
         with refused(InputError, "names the columns", path="f", line=1):
-            parse("f", f"{names}{end}{rows}".replace(" ", "\t").encode(), columns)
+            parse("f", f"{names}{end}anna\tB-PER\nlives\tO\n".replace(" ", "\t").encode(), columns)
 
 
 def test_a_word_that_is_a_name_stays_where_its_tag_is_a_class():
@@ -100,13 +99,12 @@ def test_words_of_a_range_and_empty_nodes_of_conllu_are_read_once():
     words = [("1-2", "du", "_"), ("1", "de", "ADP"), ("2", "le", "DET"), ("2.1", "x", "_"), ("3", "chat", "NOUN")]
     text = "# text = du chat\n" + "".join("\t".join((*row, "_", "_")) + "\n" for row in words)
     assert parse("f", text.encode(), [1, 2]) == ([(["de", "le", "chat"], ["ADP", "DET", "NOUN"])], [])
-    timed = "0.5\tanna\tB-PER\n1\tlives\tO\n1.5\tright\tO\n2\there\tO\n"
-    assert parse("f", timed.encode(), [1, 2])[0][0][0] == ["anna", "lives", "right", "here"]
+    timed = b"0.5\tanna\tB-PER\n1\tlives\tO\n1.5\tright\tO\n2\there\tO\n"
+    assert parse("f", timed, [1, 2])[0][0][0] == ["anna", "lives", "right", "here"]
 
 
 def test_a_row_with_more_columns_than_others_is_malformed():
-    text = "anna B-PER\nNew York B-LOC\nlives O\n"
-    sentences, malformed = parse("f", text.encode(), [0, 1])
+    sentences, malformed = parse("f", b"anna B-PER\nNew York B-LOC\nlives O\n", [0, 1])
     assert sentences == [(["anna", "lives"], ["B-PER", "O"])]
     assert malformed == ["f, line 2: 3 columns"]
 
@@ -175,8 +173,7 @@ def test_words_have_the_ids_that_they_have_in_the_text(prefix_space):
 
 
 def test_tags_that_a_task_names_are_taken_as_they_are():
-    parsed = ([(["a", "b"], ["BC", "IC"])], [])
-    assert name_numbers("", parsed, ["O", "BC", "IC"]) == parsed
+    assert name_numbers("", (known := [(["a", "b"], ["BC", "IC"])], []), ["O", "BC", "IC"]) == (known, [])
 
 
 # Sentence, and what conlleval calls entities.
