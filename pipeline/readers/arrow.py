@@ -4,7 +4,6 @@ Source: https://arrow.apache.org/docs/format/Columnar.html
 """
 
 import contextlib
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from pipeline.errors import InputError, first_line
 from pipeline.readers.base import Documents, FileRange, FileRanges, ReadLog
 from pipeline.readers.files import files_of
 from pipeline.readers.io import byte_ranges, columns, compressed
-from pipeline.storage import placeholders, places
+from pipeline.storage import placeholders, places, strict_json
 from pipeline.storage.places import File
 
 _FILE = b"ARROW1"
@@ -96,10 +95,9 @@ def saved(found: list[File]) -> list[File]:
     """
     named: dict[str, set[str]] = {}
     for folder in {str(file.parent) for file in found}:
-        state = places.at(f"{folder}/state.json")
-        if state.is_file():
-            with contextlib.suppress(ValueError, KeyError, TypeError):
-                named[folder] = {each["filename"] for each in json.loads(state.read_bytes())["_data_files"]}
+        state = strict_json.own(places.at(f"{folder}/state.json"))
+        with contextlib.suppress(KeyError, TypeError):
+            named[folder] = {each["filename"] for each in state["_data_files"]}
         for name in sorted(named.get(folder, ())):
             if not places.at(f"{folder}/{name}").is_file():
                 raise InputError(f"lacks {name}, which its state.json has; copy the whole folder", path=folder)

@@ -40,8 +40,7 @@ class Reader(columns.ColumnReader):
             InputError: the file was changed or is damaged.
         """
         with self._open(file_range.path) as file:
-            for group, first in byte_ranges.items_in_range(self._numbered(file_range.path, file), file_range, log):
-                number = first
+            for group, number in byte_ranges.items_in_range(self._numbered(file_range.path, file), file_range, log):
                 try:
                     count = self._rows_at_once(file_range.path, file, group)
                     for batch in file.iter_batches(count, [group], self.read_columns(file.schema_arrow)):

@@ -35,8 +35,7 @@ class Reader:
     """
 
     def __init__(self, corpus: CorpusConfig, source: str, *, packages: list[str], minimum_characters: int = 500):
-        problem = "must be a list, such as [python,numpy]"
-        check(isinstance(packages, list), problem, "corpus.options.packages", packages)
+        check(isinstance(packages, list), "must be a list, such as [python,numpy]", "corpus.options.packages", packages)
         self.packages = packages
         self.minimum = minimum_characters
 

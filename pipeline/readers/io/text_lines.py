@@ -112,8 +112,7 @@ class TextFiles:
                 table = formats.TABLE if self.numbered and formats.is_table(text) else None
                 fault = formats.not_prose(text) or fault or numbers or table
             first = text.removeprefix("\ufeff").lstrip().partition("\n")[0][:_NAMES]
-            marked = self.prose and formats.is_marked(text)
-            self._forms[path] = FileFormat(name, stated, newline, ends, fault, first, marked)
+            self._forms[path] = FileFormat(name, stated, newline, ends, fault, first, self.prose and formats.is_marked(text))
         return self._forms[path]
 
     def lines(self, file_range: FileRange, log: ReadLog) -> Iterator[Line]:
