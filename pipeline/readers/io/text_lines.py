@@ -112,7 +112,8 @@ class TextFiles:
                 table = formats.TABLE if self.numbered and formats.is_table(text) else None
                 fault = formats.not_prose(text) or fault or numbers or table
             first = text.removeprefix("\ufeff").lstrip().partition("\n")[0][:_NAMES]
-            self._forms[path] = FileFormat(name, stated, newline, ends, fault, first, self.prose and formats.is_marked(text))
+            tagged = self.prose and formats.is_marked(text)
+            self._forms[path] = FileFormat(name, stated, newline, ends, fault, first, tagged)
         return self._forms[path]
 
     def lines(self, file_range: FileRange, log: ReadLog) -> Iterator[Line]:
