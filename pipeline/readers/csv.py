@@ -68,9 +68,9 @@ class Reader(row_fields.LineRows):
                 text_lines.bad_line(log, file_range, number, why)
                 continue
             if not names:
-                names = [normalize("NFC", name.strip()) for name in (fields if self.header else map(str, range(len(fields))))]
-                wanted = (normalize("NFC", name) for name in self.names())
-                self.check_names(wanted, names, file_range.path, number)
+                names = [normalize("NFC", name.strip()) for name in fields] if self.header else []
+                names = names or list(map(str, range(len(fields))))
+                self.check_names((normalize("NFC", name) for name in self.names()), names, file_range.path, number)
                 if self.header:
                     continue
             try:
