@@ -95,11 +95,11 @@ def reader_class(name: str) -> type | None:
 
 def readers() -> list[str]:
     """Return the names of all readers."""
-    found = []
+    names = []
     for name in modules():
         with contextlib.suppress(ConfigError):
-            found += [name] * (reader_class(name) is not None)
-    return found
+            names += [name] * (reader_class(name) is not None)
+    return names
 
 
 class FixEncoding:

@@ -58,8 +58,8 @@ def text_of(article: Element, language: str, log: ReadLog) -> str:
     prose = Prose(_BLOCKS, _DROPPED, _BETWEEN)
     meta, body = article.find("{*}front/{*}article-meta"), article.find("{*}body")
     heads = [] if meta is None else [*meta.findall("{*}title-group/{*}article-title"), *meta.findall("{*}abstract")]
-    found = [text for part in [*heads, *([] if body is None else [body])] for text in prose.paragraphs(part)]
+    paragraphs = [text for part in [*heads, *([] if body is None else [body])] for text in prose.paragraphs(part)]
     kinds = ("sub-article", "response", "front/{*}article-meta/{*}trans-abstract")
     others = [each for kind in kinds for each in article.iterfind(f"{{*}}{kind}")]
     log.notes.update([_OTHERS] * len(others))
-    return prose.sentences(found, language, log.notes)
+    return prose.sentences(paragraphs, language, log.notes)

@@ -41,13 +41,13 @@ class Reader:
 
     def splits(self, split_bytes: int) -> FileRanges:
         """Return the file ranges of all parts; a part of weight 0 has none."""
-        found = FileRanges()
+        every = FileRanges()
         for name, (_, weight, reader) in self.parts.items():
             with keys_of_part(name):
                 ranges = reader.splits(split_bytes) if weight > 0 else []
-            found += [dataclasses.replace(file_range, part=name) for file_range in ranges]
-            found.notes.update({f"{name}: {note}": count for note, count in notes_of(ranges).items()})
-        return found
+            every += [dataclasses.replace(file_range, part=name) for file_range in ranges]
+            every.notes.update({f"{name}: {note}": count for note, count in notes_of(ranges).items()})
+        return every
 
     def read(self, file_range: FileRange, log: ReadLog) -> Documents:
         """Yield the documents of one part that its weight keeps; count by part."""

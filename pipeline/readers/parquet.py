@@ -27,11 +27,11 @@ class Reader(columns.ColumnReader):
     def splits(self, split_bytes: int) -> FileRanges:
         """Cut between row groups, sized by the uncompressed bytes of the selected columns."""
         files = files_of(self.corpus, self.source, self.members, rows=True)
-        found = list[FileRange]()
+        ranges = list[FileRange]()
         for path in files:
             with self._open(str(path)) as file:
-                found += byte_ranges.cut(str(path), self._numbered(str(path), file), split_bytes)
-        return files.cut(found)
+                ranges += byte_ranges.cut(str(path), self._numbered(str(path), file), split_bytes)
+        return files.cut(ranges)
 
     def read(self, file_range: FileRange, log: ReadLog) -> Documents:
         """Yield the documents of the row groups that begin in the file range.
@@ -81,14 +81,14 @@ class Reader(columns.ColumnReader):
 
     def _numbered(self, path: str, file: Any) -> list[byte_ranges.Marked[tuple[int, int]]]:
         """Return each row group with the number of rows before it, a mark, and its size."""
-        before, found = 0, []
+        before, groups = 0, []
         mark, _ = places.mark_and_size(places.at(path))
         check_footer(path, mark, tuple(self.read_columns(file.schema_arrow)))
         for group in range(file.metadata.num_row_groups):
             size = sum(chunk.total_uncompressed_size for chunk in self._chunks(file, group))
-            found.append(((group, before), f"{mark}\x1f{group}", min(size, LARGEST_GROUP)))
+            groups.append(((group, before), f"{mark}\x1f{group}", min(size, LARGEST_GROUP)))
             before += file.metadata.row_group(group).num_rows
-        return found
+        return groups
 
 
 @functools.lru_cache(256)
@@ -116,7 +116,7 @@ def dictionary_size(source: BinaryIO, chunk: Any) -> int:
     head = source.read(16)
     if head.startswith((b"\x15\x00", b"\x15\x06")):  # a page of data, without a dictionary
         return 0
-    if (found := _DICTIONARY.match(head)) is None:
+    if (match := _DICTIONARY.match(head)) is None:
         return int(chunk.total_uncompressed_size)
-    size: int = sum((byte & 0x7F) << 7 * place for place, byte in enumerate(found[1])) >> 1
+    size: int = sum((byte & 0x7F) << 7 * place for place, byte in enumerate(match[1])) >> 1
     return size

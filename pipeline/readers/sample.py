@@ -41,10 +41,10 @@ class Reader:
 
     def splits(self, split_bytes: int) -> list[FileRange]:
         """Cut each package into parts of about `split_bytes` of source code."""
-        found = []
+        ranges = []
         for package in self.packages:
-            found += byte_ranges.cut(package, modules(package), split_bytes)
-        return found
+            ranges += byte_ranges.cut(package, modules(package), split_bytes)
+        return ranges
 
     def read(self, file_range: FileRange, log: ReadLog) -> Documents:
         """Yield the modules that begin in the file range, except those with too little prose."""
@@ -69,22 +69,22 @@ def folder(package: str) -> Path:
     top, *inner = package.split(".")
     spec = importlib.util.find_spec(top)  # a name without dots: nothing is imported
     for place in (spec.submodule_search_locations or []) if spec else []:
-        if (found := Path(place, *inner)).is_dir():
-            return found
+        if (path := Path(place, *inner)).is_dir():
+            return path
     why = f"package {package} is not installed; install it or remove it from the list"
     raise InputError(why, "corpus.options.packages")
 
 
 def modules(package: str) -> list[byte_ranges.Marked[Path]]:
     """Return the package's source files, sorted, with their marks and sizes, without its tests."""
-    found = []
+    sources = []
     for place, folders, names in os.walk(folder(package)):
         folders[:] = sorted(name for name in folders if name not in _PASSED_OVER)
         for name in sorted(names):
             if name.endswith(".py") and not name.startswith(("test_", "conftest")):
                 path = Path(place, name)
-                found.append((path, *places.mark_and_size(path)))
-    return found
+                sources.append((path, *places.mark_and_size(path)))
+    return sources
 
 
 def prose(path: Path) -> str:
@@ -98,10 +98,10 @@ def prose(path: Path) -> str:
             tree = ast.parse(source)
         except (SyntaxError, ValueError):  # templates and code for other Python versions
             return ""
-    found: dict[str, None] = {}
+    prose: dict[str, None] = {}
     for text in documentation(tree):
-        found.update(dict.fromkeys(paragraphs(text)))
-    return "\n".join(found)
+        prose.update(dict.fromkeys(paragraphs(text)))
+    return "\n".join(prose)
 
 
 def documentation(node: ast.Module | ast.stmt) -> Iterator[str]:
@@ -145,13 +145,13 @@ _WORD = re.compile(r"[A-Za-z]+(?:['’-][A-Za-z]+)*[.,;:!?)]*$|\([A-Za-z]+$|[aAI
 
 def paragraphs(docstring: str) -> list[str]:
     """Return the prose of a dedented docstring: one string per paragraph, list item or entry."""
-    found = []
+    prose = []
     for block in _blocks(docstring.expandtabs().splitlines()):
         raw = " ".join(block)
         text = inline(raw)
         if is_prose(text) and len(_FORMULA.findall(raw)) < 2:
-            found.append(text)
-    return found
+            prose.append(text)
+    return prose
 
 
 def inline(text: str) -> str:

@@ -27,8 +27,8 @@ class _Files(text_lines.TextFiles):
         return [file for file in found if "posts" in file.name.lower()] or found
 
     def form(self, path: str) -> text_lines.FileFormat:
-        found = super().form(path)
-        return found._replace(fault=None) if found.fault == encodings.FORMAT else found  # XML is meant
+        form = super().form(path)
+        return form._replace(fault=None) if form.fault == encodings.FORMAT else form  # XML is meant
 
 
 class Reader(row_fields.LineRows):

@@ -149,8 +149,8 @@ def date_of(path: File) -> str:
     made = enclosing_manifest(str(path)) if "latest" in path.name else None
     names = [path.name, *(file["url"] for file in (made.figures.get("files", []) if made else []))]
     own = path.name.partition("latest")[2]
-    found = [date[1] for name in names if name.endswith(own) and (date := _DATE.search(name))]
-    return f", {found[0]}" if found else ""
+    dates = [date[1] for name in names if name.endswith(own) and (date := _DATE.search(name))]
+    return f", {dates[0]}" if dates else ""
 
 
 def skip_reason(page: Page, site: Site, extractor: Extractor) -> str | None:

@@ -140,12 +140,12 @@ def parse(text: str, *, markdown: bool = False) -> Book:
     lines = _without_header(without_licence(_BREAK.split(whole.replace("\ufeff", ""))))
     kept, passed = _without_marks("\n".join(lines), markdown)
     ends = LineEnds(kept)
-    found = "\n".join(filter(None, map(plain, _paragraphs(kept.split("\n"), ends, markdown))))
+    prose = "\n".join(filter(None, map(plain, _paragraphs(kept.split("\n"), ends, markdown))))
     if markdown:
         for _ in range(2 * ("addresses of links" in passed)):  # a link may be of an image
-            found = _REFERENCE.sub(r"\1", found)
-        found = _ENTITY.sub(lambda entity: unescape(entity[0]), _ESCAPED.sub(r"\1", _VERBATIM.sub(r"\2\3", found)))
-    return Book(found, whole != text, ends.joined, passed)
+            prose = _REFERENCE.sub(r"\1", prose)
+        prose = _ENTITY.sub(lambda entity: unescape(entity[0]), _ESCAPED.sub(r"\1", _VERBATIM.sub(r"\2\3", prose)))
+    return Book(prose, whole != text, ends.joined, passed)
 
 
 def _without_marks(text: str, markdown: bool) -> tuple[str, Counter[str]]:
@@ -195,10 +195,10 @@ def unwrapped(text: str, notes: Counter[str] | None = None) -> str:
     """Return the text with each paragraph (delimited by blank lines) joined into one line; note joined words."""
     ends = LineEnds(text)
     blocks = re.split("\n{2,}", "\n".join(map(str.rstrip, _BREAK.split(text))).strip("\n"))
-    found = "\n".join(paragraph for block in blocks for paragraph in _joined_block(block.split("\n"), ends))
+    prose = "\n".join(paragraph for block in blocks for paragraph in _joined_block(block.split("\n"), ends))
     if notes is not None and ends.joined:
         notes[JOINED] += ends.joined
-    return found
+    return prose
 
 
 def _joined_block(lines: Lines, ends: LineEnds) -> Iterator[str]:

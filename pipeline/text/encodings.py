@@ -121,8 +121,8 @@ def likeness(text: str, language: str) -> float:
     if candidates(language) is _LEGACY[""]:
         beyond = _WORD.sub(_word, _MISPLACED.sub("", text)).translate(_ASCII)
         known, half = known.union(half) - _IN_WORDS, _TABLES["letters"][""] + "".join(_IN_WORDS)
-    found = sum(1 if char in known else 0.5 if char.lower() in known or char.lower() in half else 0 for char in beyond)
-    return found / max(size, 1)
+    count = sum(1 if char in known else 0.5 if char.lower() in known or char.lower() in half else 0 for char in beyond)
+    return count / max(size, 1)
 
 
 def _word(match: re.Match[str]) -> str:
@@ -137,8 +137,8 @@ def marked(raw: bytes) -> str | None:
 
 def detect(raw: bytes, language: str, *, final: bool = True) -> str:
     """Return the encoding of a text, or of its beginning (`final=False`)."""
-    if found := marked(raw) or escaped(raw, language) or wide(raw):
-        return found
+    if sure := marked(raw) or escaped(raw, language) or wide(raw):
+        return sure
     if _fits(raw, "utf-8", final) or is_torn_utf8(raw, final=final):
         return "utf-8"
     # Some lines of a legacy file may be UTF-8.
@@ -179,7 +179,7 @@ def wide(raw: bytes) -> str | None:
     ascii_pairs = sum(0x20 <= first < 0x7F and 0x20 <= second < 0x7F for first, second in pairs)
     if 2 * ascii_pairs > _ASCII_SHARE * len(sample):
         return None
-    found = {}
+    ranks = {}
     for name in _UNMARKED:
         try:
             text = codecs.getincrementaldecoder(name)("strict").decode(sample)
@@ -191,8 +191,8 @@ def wide(raw: bytes) -> str | None:
         common = sum(count for char, count in counts.items() if char in _COMMON)
         blocks = len({ord(char) >> 8 for char in counts})
         if size and odd <= CONTROL_SHARE * size and (common or blocks <= _BLOCKS):
-            found[name] = (-blocks, common)
-    return max(found, key=found.__getitem__, default=None)
+            ranks[name] = (-blocks, common)
+    return max(ranks, key=ranks.__getitem__, default=None)
 
 
 def _is_odd(char: str) -> bool:
@@ -228,8 +228,8 @@ def decode(raw: bytes, language: str, encoding: str | None = None) -> Decoded:
 
 def decode_page(raw: bytes, language: str, encoding: str | None) -> str:
     """Return the text of a page: by a byte order mark, as declared, as stated, or as detected."""
-    found = _DECLARED.match(raw[:_HEAD])
-    declared = (found[1] or found[2]).decode() if found else ""
+    match = _DECLARED.match(raw[:_HEAD])
+    declared = (match[1] or match[2]).decode() if match else ""
     if marked(raw) or wide(raw):
         return decode(raw, language).text
     # What is UTF-8 is nothing else, but for letters in seven bits.

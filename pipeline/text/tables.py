@@ -33,11 +33,11 @@ def separator_of(text: str, header: bool = True) -> str:
     first = text.lstrip("\ufeff\r\n ").partition("\n")[0]
     if stated := _STATED.fullmatch(first.rstrip("\r")):
         return stated[1]
-    found = "\t" if "\t" in first else next((each for each in ";|" if each in first and "," not in first), ",")
-    if header or found == ",":
-        return found
-    rows = csv.reader(io.StringIO(text), delimiter=found, skipinitialspace=True)
-    return found if len({len(row) for row in rows if row}) == 1 else ","
+    separator = "\t" if "\t" in first else next((each for each in ";|" if each in first and "," not in first), ",")
+    if header or separator == ",":
+        return separator
+    rows = csv.reader(io.StringIO(text), delimiter=separator, skipinitialspace=True)
+    return separator if len({len(row) for row in rows if row}) == 1 else ","
 
 
 def fields(lines: Iterable[str], separator: str, quotes: bool) -> Iterator[tuple[int, list[str] | csv.Error]]:

@@ -54,15 +54,15 @@ class ArchiveFiles:
     def splits(self, split_bytes: int) -> FileRanges:
         """Cut the files into parts of about `split_bytes`."""
         place = self.corpus.path or self.source
-        found = byte_ranges.cut(place, self.texts, split_bytes, loose=True)
+        ranges = byte_ranges.cut(place, self.texts, split_bytes, loose=True)
         for path in self.files:
             if path.name.lower().endswith(TARS):
-                found.append(FileRange(str(path), 0, path.stat().st_size, compressed.CompressedFile(path).stamp))
+                ranges.append(FileRange(str(path), 0, path.stat().st_size, compressed.CompressedFile(path).stamp))
             elif path.name.lower().endswith(ARCHIVES):
-                found += byte_ranges.cut(str(path), sized_members(path), split_bytes)
+                ranges += byte_ranges.cut(str(path), sized_members(path), split_bytes)
         if 0 < len(self.texts) < len(self.files):  # else `SizeLimit` can, as for any reader
-            found = size_limit.cut(found, self.files, place, self.corpus)
-        return FileRanges(found, self.files.notes)
+            ranges = size_limit.cut(ranges, self.files, place, self.corpus)
+        return FileRanges(ranges, self.files.notes)
 
     def contents(self, file_range: FileRange, log: ReadLog) -> Contents:
         """Yield names and bytes of the documents that begin in the file range.
@@ -199,14 +199,14 @@ class _Header(tarfile.TarInfo):
             tarfile.HeaderError: the archive ends here.
         """
         try:
-            found = super().frombuf(buf, encoding, errors)
+            header = super().frombuf(buf, encoding, errors)
         except tarfile.HeaderError as error:
             if any(buf):
                 raise tarfile.ReadError(str(error)) from error
             raise
-        if found.type in _HEADERS and found.size > _HEADER:
-            raise tarfile.ReadError(f"a header of {found.size:,} bytes")
-        return found
+        if header.type in _HEADERS and header.size > _HEADER:
+            raise tarfile.ReadError(f"a header of {header.size:,} bytes")
+        return header
 
 
 def sized_members(path: File) -> list[byte_ranges.Marked[zipfile.ZipInfo]]:

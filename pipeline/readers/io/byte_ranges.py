@@ -35,11 +35,11 @@ def cut(path: str, items: Iterable[Marked[Item]], split_bytes: int, *, loose: bo
         chosen = firsts(((mark, end - begin) for _, mark, begin, end in listed), split_bytes)
         starts = [listed[k][2] for k in chosen]
     begins = [begin for _, _, begin, _ in listed]
-    found = []
+    ranges = []
     for start, end in itertools.pairwise([*starts, total]):
         mine = listed[bisect.bisect_left(begins, start) : bisect.bisect_left(begins, end)]
-        found.append(FileRange(path, start, end, stamp(mark for _, mark, _, _ in mine), items=len(mine)))
-    return found
+        ranges.append(FileRange(path, start, end, stamp(mark for _, mark, _, _ in mine), items=len(mine)))
+    return ranges
 
 
 def even(path: str, numbers: Sequence[int]) -> list[Marked[int]]:
@@ -77,13 +77,13 @@ def firsts(sizes: Iterable[tuple[str, float]], least: int) -> list[int]:
     A part has the size `least`, and ends where the hash of a name says so, or at twice as much:
     soon after a neighbour that is new, parts are those that there were without it.
     """
-    found: list[int] = []
+    firsts: list[int] = []
     held, ended = 0.0, True
     for index, (name, size) in enumerate(sizes):
         if ended:
-            found.append(index)
+            firsts.append(index)
             held = 0.0
         held += size
         by_chance = int(counter_rng.number_of(name)) / 2**64 * least < 2 * size
         ended = held >= 2 * least or (held >= least and by_chance)
-    return found
+    return firsts

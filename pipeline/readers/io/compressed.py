@@ -212,8 +212,8 @@ def _next_stream(file: BinaryIO, start: int, end: int) -> int | None:
     data = b""
     while start < end and (more := file.read(CHUNK)):
         data += more
-        if found := _STREAM.search(data):
-            at = start + found.start()
+        if match := _STREAM.search(data):
+            at = start + match.start()
             return at if at < end else None
         keep = _STREAM_LENGTH - 1
         start += max(0, len(data) - keep)

@@ -138,10 +138,10 @@ class RowReader:
         if not all(self._wants(row, place, *each) for each in self.conditions):
             log[LEFT_OUT] += 1
             return
-        found = [(name, self._value(row, name, place)) for name in self.text]
-        if len(found) > 1:
-            found = [(name, _text(value)) for name, value in _together(row, [(name, name) for name in self.text])]
-        parts = [part for name, value in found if (part := prose(value, name))]
+        values = [(name, self._value(row, name, place)) for name in self.text]
+        if len(values) > 1:
+            values = [(name, _text(value)) for name, value in _together(row, [(name, name) for name in self.text])]
+        parts = [part for name, value in values if (part := prose(value, name))]
         text = "\n".join(map(html_text.text_of, parts) if self.html else parts)
         if not self.html:
             # The expression takes 5 ms a MB, the signs that it begins with 0.5.
@@ -216,13 +216,13 @@ def _together(row: Mapping[str, Any], names: list[tuple[str, str]]) -> Iterator[
         alike = list(group)
         rests = [(name, rest.partition(".")[2]) for name, rest in alike]
         items = [each for each in _flat([row.get(_own(row, top))]) if isinstance(each, Mapping)]
-        found = [
+        values = [
             each
             for item in items * (len(alike) > 1)
             for each in _together(item, [(name, rest) for name, rest in rests if _has(item, rest.partition(".")[0])])
         ]
-        whole = {name for name, _ in found} == {name for name, _ in alike}
-        yield from found if whole else ((name, reach(row, rest)) for name, rest in alike)
+        whole = {name for name, _ in values} == {name for name, _ in alike}
+        yield from values if whole else ((name, reach(row, rest)) for name, rest in alike)
 
 
 def _has(item: Any, part: str) -> bool:
@@ -237,17 +237,17 @@ def _conditions(where: Any) -> Iterator[tuple[str, str, str]]:
     """
     place, more, text = 0, True, where if isinstance(where, str) else ""
     while more:
-        found = _CONDITION.match(text, place)
-        if found is None:
+        match = _CONDITION.match(text, place)
+        if match is None:
             raise ConfigError(
                 "must be a field, one of < <= > >= == != and a value, such as 'date >= 2026-09'; join several by and, "
                 "and put a value with such signs, or with and, in quotes",
                 "corpus.options.where",
                 where,
             )
-        name, sign, *values, joined = found.groups()
+        name, sign, *values, joined = match.groups()
         yield name.strip(), sign, "".join(value or "" for value in values)
-        place, more = found.end(), joined is not None
+        place, more = match.end(), joined is not None
 
 
 def _own(row: Mapping[str, Any], name: str) -> str:

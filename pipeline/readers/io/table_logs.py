@@ -61,10 +61,10 @@ def live(found: list[File], listed: list[File]) -> list[File]:
 
 
 def _upwards(folder: File) -> list[File]:
-    found = [folder]
-    while len(found) <= _UP and (up := found[-1].parent) != found[-1] and not str(up).endswith("/"):
-        found.append(up)
-    return found
+    folders = [folder]
+    while len(folders) <= _UP and (up := folders[-1].parent) != folders[-1] and not str(up).endswith("/"):
+        folders.append(up)
+    return folders
 
 
 def _current(root: str) -> set[str]:

@@ -79,15 +79,15 @@ class TextFiles:
     def splits(self, split_bytes: int) -> FileRanges:
         """Cut the files into byte ranges; empty files have none, unless they are compressed."""
         files = files_of(self.corpus, self.source, self.members, self.of_reader, rows=self.rows)
-        found = list[FileRange]()
+        ranges = list[FileRange]()
         for path in files:
             size = path.stat().st_size
             if not size and not path.name.lower().endswith(compressed.PACKED):  # others are for `lines` to reject
                 files.notes["empty files"] += 1
                 continue
             cuttable = size > 0 and not self.form(str(path)).wide
-            found += compressed.CompressedFile(path).ranges(split_bytes, seekable_text=cuttable)
-        return files.cut(found)
+            ranges += compressed.CompressedFile(path).ranges(split_bytes, seekable_text=cuttable)
+        return files.cut(ranges)
 
     def form(self, path: str) -> FileFormat:
         """Return a file's format: the stated encoding, else one detected in the first megabyte."""
@@ -98,11 +98,11 @@ class TextFiles:
                 if len(head) >= HEAD:
                     break
             # A byte order mark takes precedence over the corpus's stated encoding.
-            found = encodings.detect(head, self.corpus.language, final=len(head) < HEAD)
+            detected = encodings.detect(head, self.corpus.language, final=len(head) < HEAD)
             marked = encodings.marked(head) is not None
-            name = found if marked or not self.corpus.encoding else encodings.meant(self.corpus.encoding)
-            if name != found and found.startswith(codecs.lookup(name).name):
-                name = found  # the order of the bytes, which utf-16 leaves open
+            name = detected if marked or not self.corpus.encoding else encodings.meant(self.corpus.encoding)
+            if name != detected and detected.startswith(codecs.lookup(name).name):
+                name = detected  # the order of the bytes, which utf-16 leaves open
             ends, newline = line_ends(head)
             stated = self.corpus.encoding is not None and not marked
             text = head.decode(name, "replace")

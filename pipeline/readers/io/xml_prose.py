@@ -89,10 +89,10 @@ class XmlFiles(archives.FileReader):
             except MALFORMED as error:
                 log.reject(f"not well-formed XML: {error}", name)
                 continue
-            found = [root] if local(root) in wanted else [each for each in root.iter() if local(each) in wanted]
-            for number, each in enumerate(found, 1):
-                yield name if len(found) == 1 else f"{name} {local(each)} {number}", each
-            if not found:
+            parts = [root] if local(root) in wanted else [each for each in root.iter() if local(each) in wanted]
+            for number, each in enumerate(parts, 1):
+                yield name if len(parts) == 1 else f"{name} {local(each)} {number}", each
+            if not parts:
                 other = formats.not_prose(raw[: 1 << 12].decode("latin-1"))
                 why = other or f"the root element is <{local(root)}>, not <{wanted[0]}>; {_OTHER}"
                 log.reject(why, name, offer_skip=False)
@@ -135,8 +135,8 @@ class Prose:
         if _RAISED in pieces:
             pieces = _EXPONENT.sub("^", pieces).replace(_RAISED, "")
         refers = _LEFT in pieces or _FROM in pieces
-        found = (self.finished(_closed_up(each) if refers else each).strip() for each in pieces.split("\0"))
-        return list(filter(None, found))
+        paragraphs = (self.finished(_closed_up(each) if refers else each).strip() for each in pieces.split("\0"))
+        return list(filter(None, paragraphs))
 
     def finished(self, paragraph: str) -> str:
         """Return a paragraph as its pieces make it."""
