@@ -9,6 +9,7 @@ variables     own variables of the environment
 lonely        modules that one other module imports
 stores        questions whether something is in a store, outside of the stores' own modules
 replaced      attributes of libraries that are assigned
+vague         values named found, which does not say what they are
 """
 
 import ast
@@ -73,6 +74,7 @@ def of_module(path, tree, text):
     for node in ast.walk(tree):
         if isinstance(node, ast.ClassDef) and "/config/" in path and node.decorator_list:
             found["options"] += sum(isinstance(part, ast.AnnAssign) for part in node.body)
+        found["vague"] += isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id == "found"
         if isinstance(node, ast.Assign):
             targets = [ast.unparse(target).partition(".") for target in node.targets]
             found["replaced"] += sum(bool(dot) and root in foreign for root, dot, _ in targets)
