@@ -178,7 +178,7 @@ def test_a_word_that_a_line_end_divides_is_whole(lines, text):
         ("The [Pg 12]keeper[Pg 13] slept{14} well.", "The keeper slept well.", {"numbers of pages": 3}),
         ("[PAGE xii] The keeper slept. [Sidenote: He snored.]", "The keeper slept.",
          {"numbers of pages": 1, "notes in the margin": 1}),
-        ("He saw =bold= ~old~ #red# ships, x=y=z, a = b, +1.", "He saw bold old red ships, x=y=z, a = b, +1.", {}),
+        ("=bold= ~old~ #red# +big+ x=y=z, a = b, +1 C+ ++i, i++", "bold old red big x=y=z, a = b, +1 C+ ++i, i++", {}),
         ("M^{r} B saw{9} 10^{6} m of H_{2}O.", "Mr B saw 10^6 m of H2O.", {"numbers of pages": 1}),
         ("[Illustration: A [lamp]\nat night]\n\nNight.", "Night.", {"illustrations": 1}),
         ("Ships.[1]\n\n[Footnote 1: Or boats, as [some] say\nin the north.]", "Ships.",
