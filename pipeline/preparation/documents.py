@@ -22,8 +22,9 @@ BLOCK = 2**16  # characters that a step takes at once
 TOKENIZED = r"texts with <unk>, @-@, @@, ▁ or -LRB- of tokenizers; take the raw form, hyphens by sed 's/ @\(.\)@ /\1/g'"
 ENDS = r"texts with \n for line ends, written twice; put line ends there"
 ENTITIES = "texts with entities of HTML or tags, as &quot;, <br>, [/b], [x](http…); put characters there, take tags out"
+_TOKENS = re.compile(r"<unk>|@-@ (?<= @-@ )|@@ (?<=\w@@ )(?=\w)|▁(?<= ▁)(?=\w)")
 _TAGS = re.compile(
-    r"(?i)<(?:br ?/?|/(?:p|div|a|b|i|em|strong|span|li|ul|td|h[1-6]))>|\[/(?:b|i|u|quote|url|img)\]|\]\(https?://"
+    r"<(?i:br ?/?|/(?:p|div|a|b|i|em|strong|span|li|ul|td|h[1-6]))>|\[/(?i:b|i|u|quote|url|img)\]|\]\(https?://"
     r"|&(?:quot|apos|amp|lt|#39);|［＃"
 )
 # Before a small letter there are two: one may begin a word, as in C:\new, and words of TeX as \nu are none.
@@ -32,11 +33,11 @@ _ENDS = re.compile(r"(?s)\\n(?![a-z])|(?:\\n(?!(?:u|eq?|eg|mid|[gl]eq|abla|ot(?:
 
 def faults(text: str) -> Iterator[str]:
     """Yield what is said of a text with marks for characters; few texts have the letter that is looked for first."""
-    if any(map(text.__contains__, ("<unk>", " @-@ ", "-LRB-", "@@ ", " ▁"))):
+    if "-LRB-" in text or (any(map(text.__contains__, "<@▁")) and _TOKENS.search(text)):
         yield TOKENIZED
     if "\\" in text and "\\n" in text and text.count("\\n") >= text.count("\n") and _ENDS.search(text):
         yield ENDS
-    if any(map(text.__contains__, ("<", "&", "](", "[/", "［＃"))) and _TAGS.search(text):
+    if any(map(text.__contains__, "<&[［")) and _TAGS.search(text):
         yield ENTITIES
 
 

@@ -136,7 +136,7 @@ def test_what_takes_no_document_out_is_said(where, gone, said, tmp_path):
         ("A <unk> runs @-@ runs.", "sed 's/ @"),
         ("A -LRB- run@@ s.", "-LRB-"),
         ("[b]A[/b] [runs](https://a.b).", "[/b]"),
-        (r"a < b, \nu and \nabla_x runs.", ""),
+        (r"a < b, @@ ▁▁ \nu and \nabla_x runs.", ""),
     ],
 )
 @pytest.mark.parametrize(("reader", "options"), [("jsonl", {}), ("text", {"document": "line"})])
