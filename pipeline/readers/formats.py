@@ -23,10 +23,13 @@ _HEAD = 1 << 14  # characters in which marks are counted
 _MARK = re.compile(r"(?:[<\\(\[{@%#~&$*|/]++|[^\W_]++[_/|=<>{}\\]++)(?=\w)")
 # An id, a number or a verse: GEN 1:1; a label of fastText.
 _BEGUN = re.compile(r"(?:__label__|(?:[A-Za-z(]++\.? (?=\d++[:.]))?[!-/:-~]*+\d)[!-~]*+[ \t]")
-# A time alone, at the end or with seconds, as of captions, chats and logs; the bars between translations.
-_DIVIDED = re.compile(r"(?:.*[\s,(\[])?\d{1,2}:\d\d(?:[:.,]\d{1,3}){0,2}(?: ?[AP]M)?[)\]]?$|.*(?:\d:\d\d:\d\d|\|\|\|)")
-# A line of its own: @highlight, = Title =, \section{Title}, .. note::, #+TITLE.
-_ALONE = re.compile(r"(?:[@\\<]\w++(?:>|(?:\{[^{}]*+\})*+)|\.\. [\w-]++::.*|#\+\w.*|=+ \S.*)$")
+# A time alone, at the end or with seconds, as of captions, chats and logs, but not John 3:16; bars of translations.
+_DIVIDED = re.compile(
+    r"(?:.*(?:[,(\[]\s?|[–—\d-]\s|\s\s|\s(?=[\d:]++ ?[AP]M)))?\d{1,2}:\d\d(?:[:.,]\d{1,3}){0,2}(?: ?[AP]M)?[)\]]?$"
+    r"|.*(?:\d:\d\d:\d\d|\|\|\|)"
+)
+# A line of its own: @highlight, = Title =, == Title, \section{Title}, .. note::, #+TITLE; but not = 2 + 3.
+_ALONE = re.compile(r"(?:[@\\<]\w++(?:>|(?:\{[^{}]*+\})*+)|\.\. [\w-]++::.*|#\+\w.*|=+ (?:[^\W\d_]{2}.*|.* =+))$")
 MARKED = (
     "texts in columns, or with marks of a format at many words or at lines, such as <p>, word/NN, \\v, @highlight, "
     "= Title =, 12:30 or utt-001; take these out first"
@@ -99,8 +102,8 @@ def is_marked(text: str) -> bool:
     if len(words) < _LOOKED_AT:
         return False
     lines = [line.strip().replace("\r", " ") for line in head.split("\n") if line.strip()]
-    kinds = (_BEGUN.match, _ALONE.match, _MARK.match, _DIVIDED.match)
-    begun, alone, marks, divided = (sum(map(bool, map(has, lines))) for has in kinds)
+    begun, alone, marks = (sum(1 for line in lines if has(line)) for has in (_BEGUN.match, _ALONE.match, _MARK.match))
+    divided = sum(1 for line in lines if (":" in line or "|" in line) and _DIVIDED.match(line))
     numbered = begun > _NEARLY * len(lines) and len(lines) >= _LOOKED_AT
     if not numbers(head) and (numbered or any(has_columns(lines, mark) for mark in "\t,;|")):
         return True

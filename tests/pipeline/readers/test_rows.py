@@ -526,9 +526,9 @@ MARKS += ["The lamp shines.\tLa lampe luit.", 'a1,"The lamp, it shines.",0', "ut
 MARKS += ["GEN 1:3 And the lamp shines.", "A long line.\nOf some words.\n\n@highlight\n\nThe lamp shines."]
 MARKS += ["A lamp. ||| Une.", "__label__a A lamp.", "Ann, [1.2 14:03]\nA lamp.", "0:12\nA lamp.", "\\section{A}\nA."]
 
-
 UNMARKED = ["The lamp (an old one) shines and shines, *really*, and does not rest.", "वह दिल्ली में रहता है|"]
-UNMARKED += ["Long, and cold,", "2023年 月曜日、ランプ", "In 2, x = 2", "In 1806, at 1:10, is", "@a\n" + "Yes.\n" * 29]
+UNMARKED += ["Long, and cold,", "2023年 月曜日、ランプ", "In 10, 1:10 is\nJob 3:16\n= 2"]
+UNMARKED += ["Q: Why?\nA: a@b.de knows.\n\n@a\n" + "Yes.\n" * 29]
 
 
 @pytest.mark.parametrize("text", [*MARKS, *UNMARKED])
