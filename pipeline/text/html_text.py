@@ -21,7 +21,7 @@ _RAISED = re.compile(EXPONENT.format("<sup>"))
 _FRACTION = re.compile(r"<sup>(?<=\d<sup>)(?=\d++</sup>(?:/|⁄|&frasl;|&#8260;))")  # 5<sup>1</sup>/<sub>2</sub>
 # A picture of the first letter of a word, as of `<img alt="O"/>nce`.
 _LETTER = re.compile(r"<img\b(?![^<>]{0,400}math)[^<>]{0,400}?\balt=.([^\W\d_])\W[^<>]{0,400}+>(?=(?:</\w+>)?[^\W\d_])")
-_TIME = re.compile(r"(?<=[^\s<>] )<time\b[^<>]*+>([^<>]*+)</time>")  # within a sentence: left out otherwise
+_TIME = re.compile(r"<time\b(?<=[^\s<>] <time)[^<>]*+>([^<>]*+)</time>")  # within a sentence: left out otherwise
 _SKIPPED = ["img", "svg", "footer", "rt", "rp", "annotation", "[role=doc-noteref]"]
 # What MediaWiki puts around the prose, also in dumps of Wikimedia Enterprise and in ZIM; wikitext has it in templates.
 _SKIPPED += ["sup.reference", ".mw-ref", ".Inline-Template", ".mw-editsection", "ol.references", ".infobox", ".navbox"]
@@ -30,10 +30,10 @@ DEEPEST = 1000  # elements in one another: the library takes the square of their
 _TOO_DEEP = ">".join("*" * (DEEPEST + 1))  # what it finds within 0.2 us an element
 # A text of one character from U+0800 on, which the library takes for an icon of a font, as those of private use are.
 _LONE = "[\u0800-\udfff\uf900-\uffff]"
-_ALONE = re.compile(rf"(?<=>)\s*+({_LONE}|&#?\w++;)(?=\s*+<)")
+_ALONE = re.compile(rf">\s*+({_LONE}|&#?\w++;)(?=\s*+<)")
 _COMPANY = "\u2060"  # no icon has any; cleaning would remove it
 _JOINTS = {"msup": "^", "mfrac": "/"}  # of MathML: what is between the two parts
-_UNDIVIDED = re.compile(r"(?=</(?:summary|legend)\s*+>)")  # blocks, of which the library divides no text
+_UNDIVIDED = re.compile(r"</(?=(?:summary|legend)\s*+>)")  # blocks, of which the library divides no text
 
 
 def plain_marks(page: str) -> str:
@@ -70,7 +70,7 @@ def text_of(page: str) -> str:
     budget.Budget(lambda: ValueError(_LARGE)).take(budget.parsed_size(page, ("<",)))
     head = max((at.end() for at in _BODY.finditer(page, 0, 1 << 20)), default=0)
     page = page[:head] + _DEEPER + page[head:]
-    page = _UNDIVIDED.sub("<br>", _ALONE.sub(_accompanied, plain_marks(page)))
+    page = _UNDIVIDED.sub("<br></", _ALONE.sub(_accompanied, plain_marks(page)))
     tree = parser.HTMLTree.parse(_TIME.sub(r"\1", page) if "<time" in page else page)
     if tree.document.query_selector(_TOO_DEEP) is not None:
         raise ValueError(f"elements are nested deeper than {DEEPEST:,}")
