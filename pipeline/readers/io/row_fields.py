@@ -60,6 +60,7 @@ class RowReader:
         problem = "must be a field name or a list of field names, each once; put a number in quotes"
         check(fields and len({*names}) == len(names) > 0, problem, "corpus.options.text", text)
         self.text, self.id, self.html = names, id, html
+        self.alike = len({name.partition(".")[0] for name in names}) < len(names)  # two may be of one list
 
     def names(self) -> list[str]:
         """Return the names of all fields that are read."""
@@ -139,7 +140,7 @@ class RowReader:
             log[LEFT_OUT] += 1
             return
         values = [(name, self._value(row, name, place)) for name in self.text]
-        if len(values) > 1:
+        if self.alike and any(isinstance(value, list) for _, value in values):
             values = [(name, _text(value)) for name, value in _together(row, [(name, name) for name in self.text])]
         parts = [part for name, value in values if (part := prose(value, name))]
         text = "\n".join(map(html_text.text_of, parts) if self.html else parts)
