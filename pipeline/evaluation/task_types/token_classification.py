@@ -461,19 +461,19 @@ def entities(tags: Tags, parts: Mapping[str, tuple[str, str]]) -> set[tuple[int,
     An entity begins at B- or S-, or where the type changes; it ends at E- or S-, or before a tag
     that does not continue it. `parts` are those of `split_tags`.
     """
-    entities = set()
+    spans = set()
     start, before = 0, OUTSIDE
     kind: str | None = None  # of the entity that is open
     for index, tag in enumerate([*tags, OUTSIDE]):
         prefix, name = parts[tag]
         new = prefix in ("B", *ALONE) or name != kind or before in ("E", "L", *ALONE)
         if kind is not None and (new or prefix == OUTSIDE):
-            entities.add((start, index, kind))
+            spans.add((start, index, kind))
             kind = None
         if prefix != OUTSIDE and new:
             start, kind = index, name
         before = prefix
-    return entities
+    return spans
 
 
 def entity_scores(truth: list[Tags], answers: list[Tags], known: Tags) -> Scores:
