@@ -93,13 +93,13 @@ def saved(found: list[File]) -> list[File]:
     Raises:
         InputError: a data set lacks a file.
     """
-    named: dict[str, set[str]] = {}
+    named, here = dict[str, set[str]](), {*map(str, found)}  # a store is asked for the others alone
     for folder in {str(file.parent) for file in found}:
         state = strict_json.own(places.at(f"{folder}/state.json"))
         with contextlib.suppress(KeyError, TypeError):
             named[folder] = {each["filename"] for each in state["_data_files"]}
         for name in sorted(named.get(folder, ())):
-            if not places.at(f"{folder}/{name}").is_file():
+            if (path := f"{folder}/{name}") not in here and not places.at(path).is_file():
                 raise InputError(f"lacks {name}, which its state.json has; copy the whole folder", path=folder)
     return [file for file in found if file.name in named.get(str(file.parent), {file.name})]
 
