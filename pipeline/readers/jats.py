@@ -33,8 +33,9 @@ class Prose(xml_prose.Prose):
 
     def children(self, element: Element, name: str) -> list[Element]:
         """Return the elements in an element; of the forms of a formula MathML, else TeX."""
-        forms = [each for form in ("math", "tex-math") for each in element if xml_prose.local(each) == form]
-        return forms[:1] if forms and name in ("alternatives", "inline-formula") else list(element)
+        if name not in ("alternatives", "inline-formula"):
+            return list(element)
+        return [*element.iterfind("{*}math"), *element.iterfind("{*}tex-math")][:1] or list(element)
 
     def refers(self, element: Element, name: str) -> bool:
         """Return whether an element refers to other works."""

@@ -124,7 +124,9 @@ class Prose:
     def sentences(self, paragraphs: list[str], language: str, notes: Counter[str]) -> str:
         """Return the text of paragraphs without the sentences that lack a formula; note what is left out."""
         notes.update({f"{said} left out": n for name, said in self.counted.items() if (n := self.counts[name])})
-        return "\n".join(filter(None, holes.leave_out("\n\n".join(paragraphs), language, notes).split("\n")))
+        if holes.FORMULA in "".join(paragraphs):
+            paragraphs = holes.leave_out("\n\n".join(paragraphs), language, notes).split("\n")
+        return "\n".join(filter(None, paragraphs))
 
     def paragraphs(self, element: Element) -> list[str]:
         """Return the paragraphs of an element, in order."""
@@ -162,7 +164,7 @@ class Prose:
                 self.counts[name] += not part
                 yield f"{_FROM}{said}{_TO}" if part else _LEFT
                 continue
-            if name in _TEX:
+            if name in _TEX and each.find("{*}math") is None:
                 tex = "".join(each.itertext()).rpartition(r"\begin{document}")[2].partition(r"\end{document}")[0]
                 shown = holes.spoken(tex.strip().strip("$"))
                 self.counts[name] += not shown
@@ -171,8 +173,10 @@ class Prose:
             edge, joint = self.edges.get(name, ""), _JOINTS.get(name, "")
             yield edge + self.before(each, name) + (each.text or "")
             ahead.append(edge + self.after(each, name))
-            for at, child in reversed([*enumerate(self.children(each, name))]):
-                ahead += ["" if joint else child.tail or "", child, joint * (at > 0)]
+            end = len(ahead)
+            for child in reversed(self.children(each, name)):
+                ahead += (joint or child.tail or "", child)
+            del ahead[end : end + bool(joint)]
 
     def drops(self, element: Element, name: str) -> bool:
         """Return whether an element is left out, for more than its name."""

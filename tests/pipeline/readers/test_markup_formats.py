@@ -274,7 +274,7 @@ def tei(body, head="<teiHeader><fileDesc><p>About.</p></fileDesc></teiHeader>"):
          "An old cat sat"),
         ("<p><ruby><rb>漢字</rb><rt>かんじ</rt></ruby>です</p>", "漢字です"),
         ("<p>Well<desc>laughs</desc> (<cit><quote>so</quote><bibl>I 2</bibl></cit>)</p>", "Well laughs (so I 2)"),
-        ("<entry><orth>cat</orth><pron>kat</pron><def>10<hi rend='sup'>6</hi></def></entry>", "cat kat 10^6"),
+        (f"<orth>a</orth><pron>1<hi rend='sup'>6</hi></pron><def><formula>{POWER}</formula></def>", "a 1^6 10^−6"),
         ("<p>\n<w>cat</w>\n<pc>,</pc>\n<w>can</w><w join='left'>not</w>\n<pc>(</pc>\n<w>x</w>\n<pc>)</pc></p>",
          "cat, cannot (x)"),
         ("<p><s><w>Das</w><w>war</w><w>es</w><pc>,</pc><w>sagte</w><w>er</w><pc>.</pc></s><s><w>Ja</w></s></p>",
