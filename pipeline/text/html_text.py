@@ -15,9 +15,11 @@ from pipeline.text import encodings
 _EMPTY = re.compile(r"<((?!(?:area|base|br|col|embed|hr|img|input|link|meta|source|track|wbr)\b)([\w:.-]++)[^<>]*)/>")
 _BODY = re.compile(r"<body\b[^<>]*+>|</head\s*+>", re.IGNORECASE)
 _DEEPER = "<div><div><div>"  # a list counts as content from the fourth element below the body on
-# 10 with a raised 6 is not 106; the mark comes first, to let a search jump.
-EXPONENT = r"{0}(?<=\d{0})(?=(?:[-\u2212\u2013+]|&minus;|&#8722;)?\d)"
-_RAISED = re.compile(EXPONENT.format("<sup>"))
+# What digits beside digits mean by their height: 10^6 is not 106, 101_2 not 1012, and in 3d10 4s2 a blank divides them.
+_SCRIPT = re.compile(
+    r"<sup\b[^<>]*+>(?=(?:<(?:i|em|var)>)?(?:(?:[-\u2212\u2013+]|&minus;|&#8722;)?\d|[knx]\b))"
+    r"|<sub\b[^<>]*+>(?=\d)|</su[bp]>(?=(?:<sub>)?\d)"
+)
 _FRACTION = re.compile(r"<sup>(?<=\d<sup>)(?=\d++</sup>(?:/|⁄|&frasl;|&#8260;))")  # 5<sup>1</sup>/<sub>2</sub>
 # A picture of the first letter of a word, as of `<img alt="O"/>nce`.
 _LETTER = re.compile(r"<img\b(?![^<>]{0,400}math)[^<>]{0,400}?\balt=.([^\W\d_])\W[^<>]{0,400}+>(?=(?:</\w+>)?[^\W\d_])")
@@ -37,9 +39,17 @@ _UNDIVIDED = re.compile(r"</(?=(?:summary|legend)\s*+>)")  # blocks, of which th
 
 
 def plain_marks(page: str) -> str:
-    """Return a page with ^ between a number and its exponent, one and a fraction apart; letters for initials."""
+    """Return a page with marks and blanks between digits of different heights, and letters for initials."""
     page = _LETTER.sub(r"\1", page) if "<img" in page else page
-    return _RAISED.sub("^<sup>", _FRACTION.sub(" <sup>", page)) if "<sup>" in page else page
+    return _SCRIPT.sub(_marked, _FRACTION.sub(" <sup>", page)) if "<su" in page else page
+
+
+def _marked(tag: re.Match[str]) -> str:
+    """Return a tag behind a digit with the mark that it stands for."""
+    before = tag.string[max(0, tag.start() - 7) : tag.start()]
+    mark = " " if tag[0][1] == "/" else "^" if tag[0][3] == "p" else "_"
+    before = before.removesuffix("</sub>") if mark == "^" else before
+    return tag[0] + mark if before[-1:].isdecimal() else tag[0]
 
 
 def decoded_text(raw: bytes, language: str, encoding: str | None) -> str:

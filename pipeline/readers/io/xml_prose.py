@@ -13,7 +13,6 @@ from pipeline.readers.base import FileRange, ReadLog
 from pipeline.readers.io import archives
 from pipeline.storage import budget
 from pipeline.text import encodings
-from pipeline.text.html_text import EXPONENT
 from pipeline.text.wikitext import holes
 
 # Also encodings that the parser does not know, and numbers that are none.
@@ -28,8 +27,11 @@ _EMPTY = re.compile(rf"(?<!\s)\s*+[(\[](?=[^()\[\]{_LEFT}{_FROM}]*+[{_LEFT}{_FRO
 _HOLE = re.compile(rf"(?<!\s)(\s*+){_LEFT}(?:[\s,–-]*+{_LEFT})*+(?=([.,;:!?)\]]|\s|$)?)")
 
 
-_RAISED = "\x07"
-_EXPONENT = re.compile(EXPONENT.format(_RAISED))
+_RAISED, _LOWERED, _EVEN = "\x07", "\x0e", "\x0f"  # behind the last the line goes on
+_HEIGHT = re.compile(
+    rf"(?<=\d){_EVEN}?(?:{_RAISED}(?=[-\u2212\u2013+]?\d|[knx]\b)|({_LOWERED})(?=\d))|(?<=\d)({_EVEN})(?={_LOWERED}?\d)"
+)
+_HEIGHTS = dict.fromkeys(map(ord, (_RAISED, _LOWERED, _EVEN)))
 _MARKS = dict.fromkeys(map(ord, (_FROM, _TO)))
 _JOINTS = {"msup": _RAISED, "mfrac": "/"}  # of MathML: what is between the two parts
 _TEX = ("formula", "tex-math", "inline-graphic")  # a picture within a sentence is one, or a letter
@@ -134,8 +136,8 @@ class Prose:
 
     def divided(self, pieces: str) -> list[str]:
         """Return the paragraphs of pieces."""
-        if _RAISED in pieces:
-            pieces = _EXPONENT.sub("^", pieces).replace(_RAISED, "")
+        if _RAISED in pieces or _LOWERED in pieces:
+            pieces = _HEIGHT.sub(lambda at: " " if at[2] else "_" if at[1] else "^", pieces).translate(_HEIGHTS)
         refers = _LEFT in pieces or _FROM in pieces
         paragraphs = (self.finished(_closed_up(each) if refers else each).strip() for each in pieces.split("\0"))
         return list(filter(None, paragraphs))
@@ -192,8 +194,8 @@ class Prose:
 
     def before(self, element: Element, name: str) -> str:
         """Return what an element puts before its text."""
-        return {"sup": _RAISED, "break": " "}.get(name, "")
+        return {"sup": _RAISED, "sub": _LOWERED, "break": " "}.get(name, "")
 
     def after(self, element: Element, name: str) -> str:
         """Return what an element puts after its text."""
-        return ""
+        return _EVEN if name in ("sup", "sub") else ""

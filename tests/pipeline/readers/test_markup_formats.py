@@ -144,7 +144,7 @@ POWER = "<math><msup><mn>10</mn><mrow><mo>−</mo><mn>6</mn></mrow></msup></math
         ("<p>a</p><figure><img alt='ALT'><figcaption>Caption</figcaption></figure>", "a\nCaption"),
         ("<body><nav>Menu</nav><p>A &amp; b.</p><footer>Imprint</footer><script>x=1</script></body>", "A & b."),
         ("Only text &amp;\nlines.", "Only text &\nlines."),
-        ("<p>10<sup>6</sup> m<sup>2</sup><sup class='mw-ref'>[1]</sup> <a class='reference'>A</a>", "10^6 m2 A"),
+        ("<p>10<sup id=x>6</sup> m<sup>2</sup> 5<sup class='mw-ref'>1</sup> <a class='reference'>A</a>", "10^6 m2 5 A"),
         ('<?xml v="1"?><d><time t="" /><s>One.</s><br/><script s=""/><c><![CDATA[Two]]></c></d>', "One.\nTwo"),
         ("<p><ruby>漢<rp>(</rp><rt>かん</rt></ruby>、<b>字</b>5<i>&euro;</i><i>\uf00c</i><i>¶</i>。</p>", "漢、字5€。"),
         ("<details><summary><img alt='S'>um</summary>Of <legend>all</legend>it.</details>", "Sum\nOf all\nit."),
@@ -211,6 +211,7 @@ def test_a_record_of_pubmed_without_a_title_has_none(tmp_path):
 
 @pytest.mark.parametrize(("said", "text"), [
     ("Of 10<sup>6</sup> cells, 2.5 m<sup>2</sup> and 10<sup>-3</sup>.", "Of 10^6 cells, 2.5 m2 and 10^-3."),
+    ("SO<sub>4</sub><sup>2-</sup>, 3d<sup>10</sup>4s<sup>2</sup> and 101<sub>2</sub>.", "SO4^2-, 3d10 4s2 and 101_2."),
     ("The rate<disp-formula>x</disp-formula>in all <disp-formula>y</disp-formula>.", "The rate in all."),
     (rf"At <inline-formula><tex-math>\no{{x}}</tex-math>{POWER}</inline-formula> <tex-math>$x$</tex-math> it is. "
      "It is <inline-graphic/>.", "At 10^−6 x it is."),
