@@ -21,6 +21,9 @@ _TABLES = read_table(__file__, "templates.yaml")
 _UNITS = read_table(__file__, "units.yaml")
 _NAMES, _PLURALS, _SYMBOLS, _BETWEEN = (_UNITS[kind] for kind in ("names", "plurals", "symbols", "between"))
 _DATE = re.compile(r"[^ ]+|.*\d.*")  # a part of it, not what the year is of
+_FIRST = re.compile(r"^1(?= \D)")
+_ROMAN = re.compile("[IVXLC]+")
+_CHARGE = re.compile(r"^\d*[+−-]$")
 _EXPONENT = re.compile(r"(?<=[^\W\d]) (-?\d+)\b")  # of a unit
 DIGITS = 4300  # of a number; Python refuses to convert longer ones
 
@@ -76,13 +79,13 @@ def _key(name: str) -> str:
     return name.replace("_", " ").strip().lower()
 
 
-def _measure(arguments: Arguments) -> str:
+def _measure(arguments: Arguments, thousands: str = ",") -> str:
     """Render `{{convert|5|-|10|km|mi}}` as 5–10 kilometres: in the given unit, not converted."""
     given = _numbered(arguments) or [""]
-    text = _number(given[0])
+    text = _number(given[0], thousands)
     at = 1
     while at + 1 < len(given) and given[at].lower() in _BETWEEN:
-        text += _BETWEEN[given[at].lower()] + _number(given[at + 1])
+        text += _BETWEEN[given[at].lower()] + _number(given[at + 1], thousands)
         at += 2
     unit = given[at] if at < len(given) else ""
     if scale := _UNITS["scales"].get(unit[:2].lower()):
@@ -97,17 +100,17 @@ def _measure(arguments: Arguments) -> str:
     return text.strip()
 
 
-def _number(value: str) -> str:
-    """Return a number with commas between thousands."""
+def _number(value: str, thousands: str) -> str:
+    """Return a number with a mark between thousands; `2+1/2` is 2 1/2."""
     whole, point, rest = value.partition(".")
     if not (whole.isascii() and whole.isdigit() and len(whole) <= DIGITS):
-        return value
-    return f"{int(whole):,}{point}{rest}"
+        return value.replace("+", " ") if "/" in value else value
+    return f"{int(whole):,}".replace(",", thousands) + point + rest
 
 
 def _unit(code: str, single: bool, brief: bool) -> str:
     """Return a unit's name, or its symbol."""
-    name: str | None = _NAMES.get(code.lower())
+    name: str | None = _NAMES.get(code) or _NAMES.get(code.lower())
     if brief or name is None:
         return str(_SYMBOLS.get(code.lower(), code))
     return name if single else str(_PLURALS.get(name, f"{name}s"))
@@ -146,6 +149,22 @@ def _verse(arguments: Arguments) -> str:
     return " ".join(shown[:end])
 
 
+def _hours(arguments: Arguments) -> str:
+    """Render `{{heure|8|30}}` as 8 h 30."""
+    given = list(filter(None, _numbered(arguments)))
+    units = ("h", "min" if len(given) > 2 else "", "s")
+    return " ".join(f"{number} {unit}".rstrip() for number, unit in zip(given, units, strict=False))
+
+
+def _centuries(arguments: Arguments) -> str:
+    """Render `{{s2|XVIII|e|XIX|e}}` as XVIIIe et XIXe siècles, `{{s|V|e|av. J.-C.}}` as Ve siècle av. J.-C."""
+    given = _numbered(arguments)
+    found = list(filter(_ROMAN.fullmatch, given)) or [TEMPLATE]
+    rest = [each for each in given if each not in ("e", "er", *found)]
+    named = " et ".join(each + ("er" if each == "I" else "e") for each in found)
+    return " ".join(filter(None, [named, "siècles" if len(found) > 1 else "siècle", *rest]))
+
+
 def _value(arguments: Arguments) -> str:
     """Render `{{M|6.24|e=18|ul=m}}` as 6.24×10^18 m, `{{unité|71|à=80|km|2}}` as 71 à 80 km2."""
     number, *units = [*(_numbered(arguments) or [""]), arguments.get("u") or arguments.get("ul") or ""]
@@ -166,11 +185,15 @@ def _quantity(arguments: Arguments) -> str:
 
 _COMPUTED: dict[str, Rule] = {
     "convert": _measure,
-    # {{convert|5|km|adj=on}} where another language names units: 5 km
-    "symbols": lambda arguments: _measure({**arguments, "abbr": "on", "adj": ""}),
+    # {{convert|5000|km|adj=on}} where another language names units and marks decimals: 5000 km
+    "symbols": lambda arguments: _measure({**arguments, "abbr": "on", "adj": ""}, ""),
     "words": _value,
     # {{date|14|juillet|1789|en France}}: 14 juillet 1789
-    "date": lambda arguments: " ".join(filter(_DATE.fullmatch, _numbered(arguments))),
+    "date": lambda arguments: _FIRST.sub("1er", " ".join(filter(_DATE.fullmatch, _numbered(arguments)))),
+    "hours": _hours,
+    "centuries": _centuries,
+    # {{chem|SO|4|2-}}: SO<sub>4</sub><sup>2-</sup>
+    "formula": lambda arguments: "".join(_CHARGE.sub(r"<sup>\g<0></sup>", each) for each in _numbered(arguments)),
     "fraction": _fraction,
     "japanese": _japanese,
     "as_of": _as_of,

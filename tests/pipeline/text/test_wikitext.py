@@ -14,7 +14,7 @@ from pipeline.text.wikitext.lines import paragraphs, remove_link_sections
 from pipeline.text.wikitext.templates import Templates
 
 GOLDEN = Path(__file__).parent / "golden"
-EXTRACT = {language: Extractor(language).text for language in ("en", "zh", "fr", "it", "es", "ru")}
+EXTRACT = {language: Extractor(language).text for language in ("en", "zh", "fr", "it", "es", "ru", "ko", "ar", "pl")}
 
 
 def golden():
