@@ -20,8 +20,12 @@ _WORD = re.compile(r"\w")
 _MARKERS = "*#:; \t"  # of lists
 END = re.compile(r"[.!?。！？।…][\"'”’»）)\]]*$")
 
-_BRACKET = re.compile(r"[(（](?<![A-Za-z0-9]\()([^()（）\n]*+)[)）]")
-_PART = re.compile(rf"(?:^|[;,:、，；：]|(?<= )[–—/-](?= ))[\s{''.join(KINDS)}]+(?=$|[;,:、，；：]| [–—/-] )")
+_BRACKET = re.compile(r"( ?)([(（](?<![A-Za-z0-9]\()[^()（）\n]*+[)）]|\[[^()（）\[\]\n]*+\])")
+# With its label: `Greek: {{a}}`, or of a pronunciation one word, `pronounced {{ipa|a}}`.
+_PART = re.compile(
+    rf"(?:^|[;,、，；]|(?<= )[–—/-](?= ))(?:[^;,:、，；：]*+[:：]|\s*+[a-zà-ÿ]++(?=\s*+{SOUND}))?"
+    rf"[\s{''.join(KINDS)}]+(?=$|[;,:、，；：]| [–—/-] )"
+)
 # Before a hole that is not a footnote: blanks, opening marks, and letters of scripts without spaces between words.
 _APART = re.compile(
     "[\\s(\\[{（「『【《“„«‹‘\"'$€£¥/=–—\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff-]"
@@ -33,11 +37,15 @@ _SHOWN = re.compile(f"[{FORMULA}{CODE}]")  # may be displayed, as a paragraph of
 
 
 def _bracket(match: re.Match[str]) -> str:
-    """Remove the parts of a bracket that are nothing but holes, and pronunciations."""
-    if not HOLES.search(match[1]):
+    """Remove the parts of a bracket that are nothing but holes, and pronunciations; no part of a pair or interval."""
+    blank, bracket = match.groups()
+    kinds = set(HOLES.findall(bracket))
+    if not kinds or (bracket[0] == "[" and kinds != {SOUND}):
         return match[0]
-    inner = _PART.sub("", match[1]).replace(SOUND, "").strip(" ;,:、，；：–—/-")
-    return match[0][0] + (inner if _WORD.search(inner) else "") + match[0][-1]
+    inner = _PART.sub("", bracket[1:-1]).replace(SOUND, "").strip(" ;,:、，；：–—/-")
+    if not _WORD.search(inner):
+        return ""
+    return match[0] if FORMULA in kinds else blank + bracket[0] + inner + bracket[-1]
 
 
 def _note(run: re.Match[str]) -> str:
@@ -112,7 +120,7 @@ _STYLE = re.compile(
 _GROUP = re.compile(r"(?<![\^_])\{([\w\s.]*)\}")
 _COMMAND = re.compile(r"\\([A-Za-z]+)")
 _NAMES = {"infty": "∞", "cdot": "·", "to": "→", "neq": "≠", "dots": "…", "ldots": "…", "cdots": "…"}
-_SCRIPT = re.compile(r" ?(?:(\^)|_) ?(?:\{ ?(-?\w{1,4}) ?\}|(-?\w))")
+_SCRIPT = re.compile(r"(\d?) ?([_^]) ?(?:\{ ?(-?\w{1,4}) ?\}|(-?\w))(?=(\d?))")
 _SPOKEN = re.compile(r"[\w .,:;()+−=<>≤≥≠≈±×·÷/'|!^*→←∞∈⊂≡∼…%°′-]{1,32}")
 
 
@@ -120,5 +128,13 @@ def spoken(formula: str) -> str:
     """Return a short formula of TeX as plain text, such as `x`, `H2O` or `x^2 + y^2 = r^2`; empty if it has none."""
     text = _GROUP.sub(r"\1", _STYLE.sub(" ", _FUNCTION.sub(r" \1 ", formula)))
     text = _COMMAND.sub(lambda name: _NAMES.get(name[1]) or html.entities.html5.get(f"{name[1]};", name[0]), text)
-    text = _SCRIPT.sub(r"\1\2\3", " ".join(text.split())).replace("( ", "(").replace(" )", ")")
+    text = _SCRIPT.sub(_scripted, " ".join(text.split())).replace("( ", "(").replace(" )", ")")
     return text if _SPOKEN.fullmatch(text) and _WORD.search(text) else ""
+
+
+def _scripted(found: re.Match[str]) -> str:
+    """Return an exponent or index, apart from digits beside it."""
+    digit, kind, group, single, following = found.groups("")
+    script = group or single
+    mark = "^" if kind == "^" else "_" if digit and script[0].isdigit() else ""
+    return f"{digit}{mark}{script}{' ' if following and script[-1].isdigit() else ''}"
