@@ -33,7 +33,7 @@ _HEIGHT = re.compile(
 )
 _HEIGHTS = dict.fromkeys(map(ord, (_RAISED, _LOWERED, _EVEN)))
 _MARKS = dict.fromkeys(map(ord, (_FROM, _TO)))
-_JOINTS = {"msup": _RAISED, "mfrac": "/"}  # of MathML: what is between the two parts
+_JOINTS = {"msup": _RAISED, "msub": _LOWERED, "mfrac": "/"}  # of MathML: what is between the two parts
 _TEX = ("formula", "tex-math", "inline-graphic")  # a picture within a sentence is one, or a letter
 
 
@@ -194,7 +194,7 @@ class Prose:
 
     def before(self, element: Element, name: str) -> str:
         """Return what an element puts before its text."""
-        return {"sup": _RAISED, "sub": _LOWERED, "break": " "}.get(name, "")
+        return {"sup": _RAISED, "sub": _LOWERED, "break": " ", "msqrt": "√"}.get(name, "")
 
     def after(self, element: Element, name: str) -> str:
         """Return what an element puts after its text."""

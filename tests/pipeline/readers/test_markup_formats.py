@@ -145,6 +145,8 @@ POWER = "<math><msup><mn>10</mn><mrow><mo>−</mo><mn>6</mn></mrow></msup></math
         ("<body><nav>Menu</nav><p>A &amp; b.</p><footer>Imprint</footer><script>x=1</script></body>", "A & b."),
         ("Only text &amp;\nlines.", "Only text &\nlines."),
         ("<p>10<sup id=x>6</sup> m<sup>2</sup> 5<sup class='mw-ref'>1</sup> <a class='reference'>A</a>", "10^6 m2 5 A"),
+        ("<p>9<sup><a href='#3'>3</a></sup>, 1<a href='#n'><sup>4</sup></a>, 2<sup><a href='b'>6</a>.", "9, 1, 2^6."),
+        ("<p>Of <math><msub><mn>1</mn>2</msub><msqrt>5</msqrt></math>, <time>1</time>–<time>2</time>", "Of 1_2√5, 1–2"),
         ('<?xml v="1"?><d><time t="" /><s>One.</s><br/><script s=""/><c><![CDATA[Two]]></c></d>', "One.\nTwo"),
         ("<p><ruby>漢<rp>(</rp><rt>かん</rt></ruby>、<b>字</b>5<i>&euro;</i><i>\uf00c</i><i>¶</i>。</p>", "漢、字5€。"),
         ("<details><summary><img alt='S'>um</summary>Of <legend>all</legend>it.</details>", "Sum\nOf all\nit."),
