@@ -23,7 +23,7 @@ END = re.compile(r"[.!?。！？।…][\"'”’»）)\]]*$")
 _BRACKET = re.compile(r"( ?)([(（](?<![A-Za-z0-9]\()[^()（）\n]*+[)）]|\[[^()（）\[\]\n]*+\])")
 # With its label: `Greek: {{a}}`, or of a pronunciation one word, `pronounced {{ipa|a}}`.
 _PART = re.compile(
-    rf"(?:^|[;,、，；]|(?<= )[–—/-](?= ))(?:[^;,:、，；：]*+[:：]|\s*+[a-zà-ÿ]++(?=\s*+{SOUND}))?"
+    rf"(?:^|[;,、，；]|(?<= )[–—/-](?= ))(?:[^\d;,:、，；：]*+[:：]|\s*+[a-zà-ÿ]++(?=\s*+{SOUND}))?"
     rf"[\s{''.join(KINDS)}]+(?=$|[;,:、，；：]| [–—/-] )"
 )
 # Before a hole that is not a footnote: blanks, opening marks, and letters of scripts without spaces between words.
@@ -42,7 +42,7 @@ def _bracket(match: re.Match[str]) -> str:
     kinds = set(HOLES.findall(bracket))
     if not kinds or (bracket[0] == "[" and kinds != {SOUND}):
         return match[0]
-    inner = _PART.sub("", bracket[1:-1]).replace(SOUND, "").strip(" ;,:、，；：–—/-")
+    inner = _PART.sub("", bracket[1:-1]).replace(SOUND, "").replace("[]", "").strip(" ;,:、，；：–—/-")
     if not _WORD.search(inner):
         return ""
     return match[0] if FORMULA in kinds else blank + bracket[0] + inner + bracket[-1]
@@ -120,7 +120,7 @@ _STYLE = re.compile(
 _GROUP = re.compile(r"(?<![\^_])\{([\w\s.]*)\}")
 _COMMAND = re.compile(r"\\([A-Za-z]+)")
 _NAMES = {"infty": "∞", "cdot": "·", "to": "→", "neq": "≠", "dots": "…", "ldots": "…", "cdots": "…"}
-_SCRIPT = re.compile(r"(\d?) ?([_^]) ?(?:\{ ?(-?\w{1,4}) ?\}|(-?\w))(?=(\d?))")
+_SCRIPT = re.compile(r"(\d?) ?([_^]) ?(?:\{ ?(-?\w{1,4}) ?\}|(-?\w))(?=(\d|_ ?\{? ?\d)?)")
 _SPOKEN = re.compile(r"[\w .,:;()+−=<>≤≥≠≈±×·÷/'|!^*→←∞∈⊂≡∼…%°′-]{1,32}")
 
 

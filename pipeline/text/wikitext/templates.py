@@ -90,13 +90,14 @@ def _measure(arguments: Arguments, thousands: str = ",") -> str:
     unit = given[at] if at < len(given) else ""
     if scale := _UNITS["scales"].get(unit[:2].lower()):
         text, unit = f"{text} {scale}", unit[2:]
+    second = (given[at + 1], given[at + 2]) if at + 2 < len(given) and [unit, given[at + 2]] in _UNITS["second"] else ()
     if arguments.get("adj") in ("on", "mid"):
-        rest = given[-1] if given[-1].startswith("-") else ""
-        return f"{text}-{_NAMES.get(unit.lower(), unit)}{rest}"
+        units = "".join(f"-{_NAMES.get(part.lower(), part)}" for part in (unit, *second))
+        return text + units + (given[-1] if given[-1].startswith("-") else "")
     brief = arguments.get("abbr") in ("on", "in", "values")
     text += " " + _unit(unit, text == "1", brief)
-    if at + 2 < len(given) and [unit, given[at + 2]] in _UNITS["second"]:
-        text += f" {given[at + 1]} {_unit(given[at + 2], given[at + 1] == '1', brief)}"
+    if second:
+        text += f" {second[0]} {_unit(second[1], second[0] == '1', brief)}"
     return text.strip()
 
 
