@@ -30,7 +30,7 @@ _PART = re.compile(
 _APART = re.compile(
     "[\\s(\\[{（「『【《“„«‹‘\"'$€£¥/=–—\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff-]"
 )
-_ABBREVIATED = re.compile(r"\W?\w|\w\d")  # a digit or a letter alone: `5{{percent}}`, `C{{music|sharp}}`
+_ABBREVIATED = re.compile(r"\W?\w|\w\d|\d:")  # a digit or a letter alone: `5{{percent}}`, `C{{music|sharp}}`, `1:{{x}}`
 _CLOSED = re.compile(r"[\s.,;:!?)\]。、，；：！？）]|$")
 _FIRST = re.compile(rf"^([{_MARKERS}=]*+)(?:[{TEMPLATE}{PAGE}{TAG}][ \t]*+)+(?=(.))")
 _SHOWN = re.compile(f"[{FORMULA}{CODE}]")  # may be displayed, as a paragraph of its own
