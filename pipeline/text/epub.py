@@ -20,6 +20,7 @@ from pipeline.storage.places import BROKEN_ZIP
 from pipeline.text.book_text import Book, joined, without_licence
 from pipeline.text.encodings import decode_page
 from pipeline.text.html_text import plain_marks
+from pipeline.text.wikitext import holes
 
 # Elements whose content is not text, and how they are counted; "": no part of a book.
 _NO_PART = "head script style template audio video iframe"
@@ -96,6 +97,7 @@ class _Paragraphs(HTMLParser):
         if tag == "body":
             self.dropped = 0  # a head may have no end
         elif tag in _DROPPED:
+            self.open += [holes.FORMULA] if tag == "math" and not self.dropped else []
             self.dropped += 1
             self.passed[_DROPPED[tag]] += 1
         elif tag in _READINGS:
@@ -197,6 +199,16 @@ def paragraphs(page: str, passed: Counter[str]) -> list[str]:
     return parser.found
 
 
+def _whole(found: list[str], language: str, passed: Counter[str]) -> list[str]:
+    """Return paragraphs without the sentences that lack a formula; count these."""
+    if not any(holes.FORMULA in paragraph for paragraph in found):
+        return found
+    left = Counter[str]()
+    kept = holes.leave_out("\n\n".join(found), language, left).split("\n")
+    passed["sentences that lack a formula"] += left.total()
+    return list(filter(None, kept))
+
+
 class _Members:
     """Members of an archive, as many bytes in total as a document may have."""
 
@@ -246,7 +258,7 @@ def _read(archive: zipfile.ZipFile, language: str, encoding: str | None) -> Book
         if name in names:
             continue
         names.add(name)
-        lines += paragraphs(decode_page(members.read(name), language, encoding), passed)
+        lines += _whole(paragraphs(decode_page(members.read(name), language, encoding), passed), language, passed)
     others = [item for name, item in items.items() if name not in read]
     passed["pages out of the reading order"] = sum(i.get("media-type") in _PAGES for i in others)
     kept = without_licence([line for paragraph in lines for line in (paragraph, "")])

@@ -88,9 +88,10 @@ def test_what_is_passed_over_is_counted():
     package = PACKAGE.replace('<itemref idref="two"/>', "")
     book = epub.parse(packed(FILES | {"OPS/b.opf": package}))
     assert book.passed["pages out of the reading order"] == 1
-    page = "<p>A <math><mi>x</mi></math> b.<svg><text>c</text></svg></p>"
+    page = "<p>Let <math><mi>x</mi></math> be. So it is.<svg><text>c</text></svg></p>"
     book = epub.parse(packed(FILES | {"OPS/c 2.xhtml": page}))
-    assert (book.passed["formulas"], book.passed["drawings"]) == (1, 1)
+    assert (book.passed["formulas"], book.passed["drawings"], book.passed["sentences that lack a formula"]) == (1, 1, 1)
+    assert book.text.endswith("\nSo it is.")
 
 
 @pytest.mark.parametrize(
