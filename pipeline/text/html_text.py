@@ -15,7 +15,7 @@ from pipeline.text import encodings
 _EMPTY = re.compile(r"<((?!(?:area|base|br|col|embed|hr|img|input|link|meta|source|track|wbr)\b)([\w:.-]++)[^<>]*)/>")
 _BODY = re.compile(r"<body\b[^<>]*+>|</head\s*+>", re.IGNORECASE)
 _DEEPER = "<div><div><div>"  # a list counts as content from the fourth element below the body on
-# What digits beside digits mean by their height: 10^6 is not 106, 101_2 not 1012, and in 3d10 4s2 a blank divides them.
+# Digits next to digits, by their height: 10^6 is not 106, 101_2 not 1012, and in 3d10 4s2 a blank divides them.
 _SCRIPT = re.compile(
     r"<(?:sup\b[^<>]*+>(?=(?:<(?:i|em|var|a\b(?![^<>]*#)[^<>]*+)>)?(?:(?:[-\u2212\u2013+]|&minus;|&#8722;)?\d|[knx]\b))"
     r"|sub\b[^<>]*+>(?=\d)|/su[bp]>(?=(?:<sub>)?\d))"
@@ -53,7 +53,7 @@ def plain_marks(page: str) -> str:
 
 
 def _marked(tag: re.Match[str]) -> str:
-    """Return a tag behind a digit with the mark that it stands for."""
+    """Return a tag behind a digit with the mark that it means."""
     before = tag.string[max(0, tag.start() - 7) : tag.start()]
     mark = " " if tag[0][1] == "/" else "^" if tag[0][3] == "p" else "_"
     before = before.removesuffix("</sub>") if mark == "^" else before

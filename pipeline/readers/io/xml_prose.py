@@ -27,7 +27,7 @@ _EMPTY = re.compile(rf"(?<!\s)\s*+[(\[](?=[^()\[\]{_LEFT}{_FROM}]*+[{_LEFT}{_FRO
 _HOLE = re.compile(rf"(?<!\s)(\s*+){_LEFT}(?:[\s,–-]*+{_LEFT})*+(?=([.,;:!?)\]]|\s|$)?)")
 
 
-_RAISED, _LOWERED, _EVEN = "\x07", "\x0e", "\x0f"  # behind the last the line goes on
+_RAISED, _LOWERED, _EVEN = "\x07", "\x0e", "\x0f"  # the last ends either
 _HEIGHT = re.compile(
     rf"(?<=\d){_EVEN}?(?:{_RAISED}(?=[-\u2212\u2013+]?\d|[knx]\b)|({_LOWERED})(?=\d))|(?<=\d)({_EVEN})(?={_LOWERED}?\d)"
 )

@@ -133,7 +133,7 @@ def spoken(formula: str) -> str:
 
 
 def _scripted(found: re.Match[str]) -> str:
-    """Return an exponent or index, apart from digits beside it."""
+    """Return an exponent or index, apart from digits next to it."""
     digit, kind, group, single, following = found.groups("")
     script = group or single
     mark = "^" if kind == "^" else "_" if digit and script[0].isdigit() else ""
