@@ -20,7 +20,7 @@ _WORD = re.compile(r"\w")
 _MARKERS = "*#:; \t"  # of lists
 END = re.compile(r"[.!?。！？।…][\"'”’»）)\]]*$")
 
-_BRACKET = re.compile(r"( ?)([(（](?<![A-Za-z0-9]\()[^()（）\n]*+[)）]|\[[^()（）\[\]\n]*+\])")
+_BRACKET = re.compile(r"[(（](?<![A-Za-z0-9]\()[^()（）\n]*+[)）]|\[[^()（）\[\]\n]*+\]")
 # With its label: `Greek: {{a}}`, or of a pronunciation one word, `pronounced {{ipa|a}}`.
 _PART = re.compile(
     rf"(?:^|[;,、，；]|(?<= )[–—/-](?= ))(?:[^\d;,:、，；：]*+[:：]|\s*+[a-zà-ÿ]++(?=\s*+{SOUND}))?"
@@ -38,14 +38,14 @@ _SHOWN = re.compile(f"[{FORMULA}{CODE}]")  # may be displayed, as a paragraph of
 
 def _bracket(match: re.Match[str]) -> str:
     """Remove the parts of a bracket that are nothing but holes, and pronunciations; no part of a pair or interval."""
-    blank, bracket = match.groups()
+    bracket = match[0]
     kinds = set(HOLES.findall(bracket))
     if not kinds or (bracket[0] == "[" and kinds != {SOUND}):
-        return match[0]
+        return bracket
     inner = _PART.sub("", bracket[1:-1]).replace(SOUND, "").replace("[]", "").strip(" ;,:、，；：–—/-")
     if not _WORD.search(inner):
-        return ""
-    return match[0] if FORMULA in kinds else blank + bracket[0] + inner + bracket[-1]
+        return "()" * match.string[: match.start()].endswith(" ")  # which goes with the blank
+    return bracket if FORMULA in kinds else bracket[0] + inner + bracket[-1]
 
 
 def _note(run: re.Match[str]) -> str:
