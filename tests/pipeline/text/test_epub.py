@@ -105,8 +105,8 @@ def test_what_is_passed_over_is_counted():
     ],
 )
 def test_numbers_of_pages_and_notes_are_no_words(number):
-    book = epub.parse(chapters(("text/html", f"<p>One{number} word.</p><p>Two.</p>".encode())))
-    assert book.text.replace("One\nword", "One word") == "One word.\nTwo."
+    book = epub.parse(chapters(("text/html", f"<p>One{number} word <a href='#s'>[sic]</a>.</p><p>Two.</p>".encode())))
+    assert book.text.replace("One\nword", "One word") == "One word [sic].\nTwo."
     assert sum(book.passed.values()) == 1
 
 
