@@ -109,10 +109,9 @@ _LINES = re.compile(r"(?<![\w*\\])(_{1,3})(?=[^\s_*])((?:\\_|[^_*])*?[^\s_*])\1(
 _RAISED = re.compile(r"(?:(\^)(?=\{[-−]?\d+\})|[\^_])\{([^{}\s]{1,9})\}")
 # By the sign that a paragraph has: what is between is shown. Editions have =bold=, ~so~, +so+, #so#; 10^{6}, M^{r}.
 _MARKS = [("[", _IMAGE, ""), ("[", _LINK, r"\1"), *[("*", _STARS, r"\2")] * 2, ("_", _LINES, r"\2")]
-for sign in ("=", "==", "~~", "~", "+", "#"):
-    number = "" if len(sign) > 1 or sign == "=" else r"\d"  # ~5, +1, #2
-    typed = rf"(?<![\w=~+#]){re.escape(sign)}(?=[^\s=~+#{number}-])([^=~+#\n]*?[^\s=~+#]){re.escape(sign)}(?![\w=~+#])"
-    _MARKS.append((sign, re.compile(typed), r"\1"))
+for sign, digit in (("=", ""), ("==", ""), ("~~", ""), ("~", r"\d"), (r"\+", r"\d"), ("#", r"\d")):  # not ~5 nor +1
+    typed = rf"(?<![\w=~+#]){sign}(?=[^\s=~+#{digit}-])([^=~+#\n]*?[^\s=~+#]){sign}(?![\w=~+#])"
+    _MARKS.append((sign[-1], re.compile(typed), r"\1"))
 _MARKS.append(("{", _RAISED, r"\1\2"))
 
 # UTF-8 that was once read as Latin-1 or cp1252: é has become Ã©, a dash â€”.
