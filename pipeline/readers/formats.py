@@ -25,8 +25,7 @@ _MARK = re.compile(r"(?:[<\\(\[{@%#~&$*|/]++|[^\W_]++[_/|=<>{}\\]++)(?=\w)")
 _BEGUN = re.compile(r"(?:__label__|(?:[A-Za-z(]++\.? (?=\d++[:.]))?[!-/:-~]*+\d)[!-~]*+[ \t]")
 # A time alone, at the end or with seconds, as of captions, chats and logs, but not John 3:16; bars of translations.
 _DIVIDED = re.compile(
-    r"(?:.*(?:[,(\[]\s?|[–—\d-]\s|\s\s|\s(?=[\d:]++ ?[AP]M)))?\d{1,2}:\d\d(?:[:.,]\d{1,3}){0,2}(?: ?[AP]M)?[)\]]?$"
-    r"|.*(?:\d:\d\d:\d\d|\|\|\|)"
+    r"(?:.*(?:[,(\[]\s?|[–—\d\s-]\s))?\d?\d:\d\d(?:[:.,]\d{1,3}){0,2}[)\]]?$|.*(?::\d\d ?[AP]M\W?$|\d:\d\d:\d\d|\|\|\|)"
 )
 # A line of its own: @highlight, = Title =, == Title, \section{Title}, .. note::, #+TITLE; but not = 2 + 3.
 _ALONE = re.compile(r"(?:[@\\<]\w++(?:>|(?:\{[^{}]*+\})*+)|\.\. [\w-]++::.*|#\+\w.*|=+ (?:[^\W\d_]{2}.*|.* =+))$")
@@ -108,8 +107,7 @@ def is_marked(text: str) -> bool:
     if not numbers(head) and (numbered or any(has_columns(lines, mark) for mark in "\t,;|")):
         return True
     marked = sum(1 for word in words if not word.isalnum() and _MARK.match(word))
-    few = 4 * marked > len(words) or 4 * divided > len(lines)
-    return few or 2 * marks > len(lines) or alone > max(1, len(lines) / 20)
+    return 4 * marked > len(words) or max(4 * divided, 2 * marks) > len(lines) or alone > max(1, len(lines) / 20)
 
 
 def has_columns(lines: list[str], mark: str) -> bool:

@@ -175,10 +175,8 @@ class Prose:
             edge, joint = self.edges.get(name, ""), _JOINTS.get(name, "")
             yield edge + self.before(each, name) + (each.text or "")
             ahead.append(edge + self.after(each, name))
-            end = len(ahead)
-            for child in reversed(self.children(each, name)):
-                ahead += (joint or child.tail or "", child)
-            del ahead[end : end + bool(joint)]
+            inner = [part for one in reversed(self.children(each, name)) for part in (joint or one.tail or "", one)]
+            ahead += inner[bool(joint) :]
 
     def drops(self, element: Element, name: str) -> bool:
         """Return whether an element is left out, for more than its name."""
