@@ -149,11 +149,7 @@ def test_dropout_is_drawn_from_the_seed_while_training():
     assert not torch.equal(draw(0), draw(1))
 
 
-def test_a_model_without_a_vocabulary_is_refused():
-    with pytest.raises(ConfigError, match="vocab_size"):
-        build_model(small(vocab_size=None))
-
-
-def test_an_attention_backend_that_cannot_work_is_refused():
-    with pytest.raises(ConfigError, match="sdpa"):
-        build_model(small(attention="sdpa"))(ragged([5]))
+@pytest.mark.parametrize(("given", "said"), [({"vocab_size": None}, "vocab_size"), ({"attention": "sdpa"}, "sdpa")])
+def test_a_model_without_a_vocabulary_or_a_known_attention_is_refused(given, said):
+    with pytest.raises(ConfigError, match=said):
+        build_model(small(**given))(ragged([5]))

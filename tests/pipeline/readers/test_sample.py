@@ -83,12 +83,9 @@ def test_splits_travel_to_workers():
     assert all(isinstance(split, FileRange) for split in splits)
 
 
-def test_a_package_that_is_not_there_is_named():
+def test_a_package_or_an_option_that_is_not_there_is_named():
     with refused(InputError, "no_such_package", key="corpus.options.packages"):
         open_corpus(corpus_of("no_such_package"), "").splits(2**20)
-
-
-def test_options_are_checked():
     with pytest.raises(ConfigError, match="no_such_option"):
         open_corpus(corpus_of("json", no_such_option=1), "")
 
