@@ -558,7 +558,7 @@ def test_what_is_not_prose_by_its_name_is_refused(reader, name, tmp_path):
      '{"text": "Words."}\n', "% a comment\n\\documentclass{article}\n", "WARC/1.0\r\nWARC-Type: warcinfo\r\n",
      "<TEI><text/></TEI>", '[\n {"text": "Words."}]', "From a@b Mon Jan 5 10:00:00 2026\nWords.\n", 'msgid "Words"\n',
      "<doc id=\"1\">\n<s>\nWords\tNNS\tword\nrun\tVB\trun\n", "From: a@b\nSubject: c\n\nWords.\n",
-     "To: a@b.de\nDate: c\n\nWords.\n", "[00:12.00]Words.\n", "{0}{25}Words.\n", "[Script Info]\n", "@book{a,\n t={W}}",
+     "To: a@b,\n c@d\nDate: c\n\nSo\n", "[00:12.00]Words.\n", "{0}{25}Words.\n", "[Script Info]\n", "@book{a,\n t={W}}",
      "\\id GEN\n\\v 1 Words.\n", "# global.columns = ID FORM\n1\tWords\n", '<doc id="7">\nWords.\n', "a b O\n" * 3],
 )  # fmt: skip
 @pytest.mark.parametrize("reader", ["text", "books", "lines"])
