@@ -28,13 +28,10 @@ def test_the_sentence_is_made_of_the_fields(error, said):
     assert str(error) == said
 
 
-def test_fields_survive_the_way_between_processes():
+def test_fields_survive_the_way_between_processes_and_a_cure_can_be_said_in_other_words():
     for error in (pickle.loads(pickle.dumps(ERROR)), error_from_record(json.loads(json.dumps(ERROR.record())))):
         assert isinstance(error, InputError)
         assert (str(error), error.record()) == (str(ERROR), ERROR.record())
-
-
-def test_a_cure_can_be_said_in_other_words():
     assert rendered(ERROR.problem, lambda key: f"train.{key}") == "bad; set train.steps=1"
 
 

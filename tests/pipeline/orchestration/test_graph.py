@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from pipeline.cli import conf_files
 from pipeline.cli.overrides import quote
-from pipeline.console.formatting import flatten
 from pipeline.errors import ConfigError, UserError
 from pipeline.orchestration import compose_run, graph, stage_commands
 from pipeline.orchestration.kinds import KINDS
@@ -32,11 +31,6 @@ def test_a_quoted_value_reads_back(value):
     override = OverridesParser.create().parse_override(f"key={quote(value)}")
     read = override.value()
     assert str(read) == str(value) or read == value
-
-
-def test_nested_settings_become_dotted_keys():
-    nested = {"a": {"b": 1, "c": {"d": 2}}, "e.f": 3}
-    assert dict(flatten(nested)) == {"a.b": 1, "a.c.d": 2, "e.f": 3}
 
 
 def test_stages_come_after_what_they_need_and_a_cycle_is_named():
