@@ -125,10 +125,6 @@ def test_cells_of_tables_that_templates_open_or_close_are_dropped(cell, table):
     assert found.endswith("After the table.")
 
 
-def test_braces_around_a_minus_are_text_where_no_converter_is_on():
-    assert EXTRACT["en"]("1-{4-[a]}-2-ol") == "1-{4-[a]}-2-ol"
-
-
 def test_local_names_of_namespaces_are_known():
     extract = Extractor("ltg", files="Fails", categories="Kategoreja").text
     assert extract("[[Fails:A.jpg|thumb|b]][[Kategoreja:C]] D.") == "D."
