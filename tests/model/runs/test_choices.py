@@ -48,11 +48,8 @@ def runs(work, tmp_path_factory):
     return folder
 
 
-ALIKE = [
-    *((how, "plain") for how in [*SAME][1:]),
-    *((how, "lamb") for how in [*LAMB][1:]),
-    ("dropout-compile", "dropout"),
-]
+ALIKE = [(how, "plain") for how in [*SAME][1:]] + [(how, "lamb") for how in [*LAMB][1:]]
+ALIKE += [("dropout-compile", "dropout")]
 
 
 @pytest.mark.parametrize(("how", "usual"), ALIKE)
