@@ -106,15 +106,15 @@ def _keep_apostrophe(line: str) -> str:
 
     Source: MediaWiki's Parser::doQuotes.
     """
-    if not (found := [match.start() for match in _APOSTROPHE.finditer(line)]):
+    if not (marks := [match.start() for match in _APOSTROPHE.finditer(line)]):
         return line
     runs = [len(run) for run in _QUOTES.findall(line)]
     bold = sum(run in (3, 4) or run >= 5 for run in runs)
     italic = sum(run == 2 or run >= 5 for run in runs)
     if bold % 2 == 0 or italic % 2 == 0:
         return line
-    after_letter = (at for at in found if at < 2 or not line[at - 2].isalnum())
-    at = next(after_letter, found[0])
+    after_letter = (at for at in marks if at < 2 or not line[at - 2].isalnum())
+    at = next(after_letter, marks[0])
     return line[:at] + elements.APOSTROPHE + line[at + 1 :]
 
 

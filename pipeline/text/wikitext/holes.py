@@ -70,11 +70,11 @@ def leave_out(text: str, language: str, counts: Counter[str]) -> str:
     blocks = text.split("\n\n")
     holed = [at for at, block in enumerate(blocks) if not block.isascii() and HOLES.search(block)]
     near = {at + by for at in holed for by in ((-1, 0, 1) if _SHOWN.search(blocks[at]) else (0,))}
-    found = []
+    parts = []
     for is_near, group in itertools.groupby(range(len(blocks)), near.__contains__):
         part = "\n\n".join([blocks[at] for at in group])
-        found.append(_filled(part, language, counts) if is_near else part)
-    return "\n\n".join(found)
+        parts.append(_filled(part, language, counts) if is_near else part)
+    return "\n\n".join(parts)
 
 
 def _filled(text: str, language: str, counts: Counter[str]) -> str:

@@ -96,7 +96,7 @@ def _cells(raw_lines: list[str]) -> set[int]:
     without a blank line between. Some of its cells have attributes, like parameters of a template
     without an end. Anywhere else `|` and `!` begin a paragraph.
     """
-    found: set[int] = set()
+    cells: set[int] = set()
     opened = near = blank = False  # near: a cell with attributes, without a blank line since
     waiting: list[int] = []  # cells of a table if a row follows
     for number, raw in enumerate(raw_lines):
@@ -105,20 +105,20 @@ def _cells(raw_lines: list[str]) -> set[int]:
             waiting.clear()
             near, blank = False, True
         elif _ROW.match(line):
-            found.update(waiting)
+            cells.update(waiting)
             waiting.clear()
-            found.add(number)
+            cells.add(number)
             opened, blank = not line.startswith("|}"), False
         elif line[0] == "|" or (line[0] == "!" and ((opened and not blank) or _MARKED.search(line))):
             near = near or _ATTRIBUTE.match(line) is not None
             waiting.append(number)
             if opened or near:
-                found.update(waiting)
+                cells.update(waiting)
                 waiting.clear()
         elif line[0] == "=" or blank:
             opened = False  # a heading or a paragraph ends a table that a template closed
             waiting.clear()
-    return found
+    return cells
 
 
 def _heading(line: str) -> tuple[int, str] | None:

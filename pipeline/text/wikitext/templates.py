@@ -47,8 +47,8 @@ def _text(text: str, arguments: Arguments) -> str:
     """Show a text: with an argument, or whatever the arguments are."""
     before, brace, rest = text.partition("{")
     keys, _, after = rest.partition("}")
-    found = _shown(keys, arguments) if brace else ""
-    return before + found + after if found or not brace else ""
+    shown = _shown(keys, arguments) if brace else ""
+    return before + shown + after if shown or not brace else ""
 
 
 def _joined(between: str, arguments: Arguments) -> str:
@@ -119,8 +119,8 @@ def _unit(code: str, single: bool, brief: bool) -> str:
 
 def _fraction(arguments: Arguments) -> str:
     """Render `{{frac|2|1|3}}` as 2 1/3."""
-    found = _numbered(arguments)
-    numbers = ["1"] * (len(found) == 1) + found
+    given = _numbered(arguments)
+    numbers = ["1"] * (len(given) == 1) + given
     return " ".join([*numbers[:-2], "/".join(numbers[-2:])])
 
 
@@ -160,10 +160,10 @@ def _hours(arguments: Arguments) -> str:
 def _centuries(arguments: Arguments) -> str:
     """Render `{{s2|XVIII|e|XIX|e}}` as XVIIIe et XIXe siècles, `{{s|V|e|av. J.-C.}}` as Ve siècle av. J.-C."""
     given = _numbered(arguments)
-    found = list(filter(_ROMAN.fullmatch, given)) or [TEMPLATE]
-    rest = [each for each in given if each not in ("e", "er", *found)]
-    named = " et ".join(each + ("er" if each == "I" else "e") for each in found)
-    return " ".join(filter(None, [named, "siècles" if len(found) > 1 else "siècle", *rest]))
+    roman = list(filter(_ROMAN.fullmatch, given)) or [TEMPLATE]
+    rest = [each for each in given if each not in ("e", "er", *roman)]
+    named = " et ".join(each + ("er" if each == "I" else "e") for each in roman)
+    return " ".join(filter(None, [named, "siècles" if len(roman) > 1 else "siècle", *rest]))
 
 
 def _value(arguments: Arguments) -> str:
