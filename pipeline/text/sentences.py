@@ -28,7 +28,8 @@ _MORE = "[༎༏༐༑༔།]"  # may follow one another: where they begin, none
 _UNKNOWN = re.compile(rf"(?<!{_MORE})(?<!{_MORE} )(?:[៕༎༏༐༑༔།᱾᱿]|፡፡|។(?!ល។))(?: ?{_MORE})*+{_CLOSED} *(?=[^ \n])")
 _MARKS = "៕༎༏༐༑༔།᱾᱿፡។"  # one of which each end above has: a look for them is 20 times as fast
 # Brackets that begin a sentence, but close the one before.
-_CLOSING = re.compile("(?: ?[])}）］｝〕】》〉」』])+")
+_CLOSERS = frozenset(")]}）］｝〕】》〉」』")
+_CLOSING = re.compile(f"(?: ?[{re.escape(''.join(sorted(_CLOSERS)))}])+")
 
 _PIECE = re.compile(
     rf".{{1,{LONGEST}}}(?=\s|$)"  # up to the last space that fits,
@@ -63,15 +64,21 @@ def split_sentences(text: str, language: str, *, by_lines: bool = False) -> list
         parts = []
         for line in text.split("\n"):
             parts += [*(_segment(language, line) or [line]), "\n"]
-    found, space = list[str](), "\n"  # before the next part
+    sentences, before = list[str](), "\n"
     for part in parts:
-        if closing := _CLOSING.match(space + part):
-            found[-1] += closing[0]
-            part = f"{space}{part}"[closing.end() :]
-        space = part[len(part.rstrip()) :]
-        if sentence := part.strip():
-            found.append(sentence)
-    return [piece for sentence in found for piece in _capped(sentence)]
+        sentence = part.strip()
+        if sentence[:1] in _CLOSERS:
+            spaced = before[len(before.rstrip()) :] + part
+            if closing := _CLOSING.match(spaced):
+                sentences[-1] += closing[0]
+                part = spaced[closing.end() :]
+                sentence = part.strip()
+        before = part
+        if sentence:
+            sentences.append(sentence)
+    if max(map(len, sentences), default=0) > LONGEST:
+        sentences = [piece for sentence in sentences for piece in _capped(sentence)]
+    return sentences
 
 
 def _looks(text: str) -> int:
