@@ -199,16 +199,6 @@ def paragraphs(page: str, passed: Counter[str]) -> list[str]:
     return parser.found
 
 
-def _whole(found: list[str], language: str, passed: Counter[str]) -> list[str]:
-    """Return paragraphs without the sentences that lack a formula; count these."""
-    if not any(holes.FORMULA in paragraph for paragraph in found):
-        return found
-    left = Counter[str]()
-    kept = holes.leave_out("\n\n".join(found), language, left).split("\n")
-    passed["sentences that lack a formula"] += left.total()
-    return list(filter(None, kept))
-
-
 class _Members:
     """Members of an archive, as many bytes in total as a document may have."""
 
@@ -242,7 +232,7 @@ def _read(archive: zipfile.ZipFile, language: str, encoding: str | None) -> Book
     package = ET.fromstring(decode_page(members.read(package_path), language, encoding))
     items = {item.get("id", ""): item for item in package.findall(".//{*}item")}
     passed = Counter({"other editions": len(root) - 1})
-    lines: list[str] = []
+    lines, left_out = list[str](), Counter[str]()  # sentences, by what they lack
     read: set[str] = set()
     names: set[str] = set()  # of files: places may be of one and the same
     for reference in package.findall(".//{*}itemref"):
@@ -258,8 +248,10 @@ def _read(archive: zipfile.ZipFile, language: str, encoding: str | None) -> Book
         if name in names:
             continue
         names.add(name)
-        lines += _whole(paragraphs(decode_page(members.read(name), language, encoding), passed), language, passed)
+        page = decode_page(members.read(name), language, encoding)
+        lines += holes.remove_holed(paragraphs(page, passed), language, left_out)
     others = [item for name, item in items.items() if name not in read]
+    passed["sentences that lack a formula"] = left_out.total()
     passed["pages out of the reading order"] = sum(i.get("media-type") in _PAGES for i in others)
     kept = without_licence([line for paragraph in lines for line in (paragraph, "")])
     passed.pop("", None)

@@ -126,9 +126,7 @@ class Prose:
     def sentences(self, paragraphs: list[str], language: str, notes: Counter[str]) -> str:
         """Return the text of paragraphs without the sentences that lack a formula; note what is left out."""
         notes.update({f"{said} left out": n for name, said in self.counted.items() if (n := self.counts[name])})
-        if holes.FORMULA in "".join(paragraphs):
-            paragraphs = holes.leave_out("\n\n".join(paragraphs), language, notes).split("\n")
-        return "\n".join(filter(None, paragraphs))
+        return "\n".join(holes.remove_holed(paragraphs, language, notes))
 
     def paragraphs(self, element: Element) -> list[str]:
         """Return the paragraphs of an element, in order."""

@@ -65,6 +65,13 @@ def _first(match: re.Match[str]) -> str:
     return markers if apart and not following.islower() else match[0]
 
 
+def remove_holed(paragraphs: list[str], language: str, counts: Counter[str]) -> list[str]:
+    """Return paragraphs without the sentences that lack a formula; count these by kind."""
+    if FORMULA in "".join(paragraphs):
+        paragraphs = leave_out("\n\n".join(paragraphs), language, counts).split("\n")
+    return list(filter(None, paragraphs))
+
+
 def leave_out(text: str, language: str, counts: Counter[str]) -> str:
     """Leave out the sentences with a hole, before lines become paragraphs; count them by kind."""
     blocks = text.split("\n\n")
