@@ -170,11 +170,11 @@ def check_ids(folder: Path) -> None:
         trained = (ids, [0] * len(first) + [int(ours.pairs.segments)] * (len(ids) - len(first)))
         made = theirs(*texts, verbose=False)  # some are longer than what was learnt
         types = made.get("token_type_ids", [0] * len(made["input_ids"]))
-        read = (made["input_ids"], types if segments else trained[1])
-        if read != trained:
+        given = (made["input_ids"], types if segments else trained[1])
+        if given != trained:
             raise RuntimeError(
                 f"{folder}: transformers turns {' and '.join(map(repr, texts))} into ids and "
-                f"segments {read}, but the model was trained with {trained}: the files are wrong"
+                f"segments {given}, but the model was trained with {trained}: the files are wrong"
             )
 
 

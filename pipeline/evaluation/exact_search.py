@@ -36,7 +36,8 @@ class ByVectors:
         vectors = self.encode(texts, prompts)
         if self.dot:
             return vectors
-        return np.asarray(vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12))
+        unit: Vectors = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+        return unit
 
     def scores(self, queries: list[str], documents: Texts) -> Iterator[Block]:
         """Yield the cosines of all queries and documents; vectors of one block of documents are in memory at a time."""
@@ -50,7 +51,8 @@ class ByVectors:
     def similarities(self, texts: list[str], first: list[int], second: list[int]) -> Vectors:
         """Return cosines of pairs of texts, given by their places."""
         vectors = self.vectors_of(texts, ())
-        return np.asarray(np.round((vectors[first] * vectors[second]).sum(1), 6))  # batches differ by 4e-7
+        cosines: Vectors = np.round((vectors[first] * vectors[second]).sum(1), 6)  # batches differ by 4e-7
+        return cosines
 
 
 class ByWords:

@@ -147,10 +147,10 @@ def places(signed: Signatures, documents: Hashes) -> Places:
     """
     known, asked = keys_of(signed[:, :HASH]), keys_of(documents)
     order = np.argsort(known, kind="stable")
-    places = np.searchsorted(known[order], asked)
+    rows = np.searchsorted(known[order], asked)
     if len(asked) and (not len(order) or not np.isin(asked, known).all()):
         raise RuntimeError("the engine has lost the signature of a document")
-    return order[places]
+    return order[rows]
 
 
 def keys_of(hashes: npt.NDArray[Any]) -> npt.NDArray[Any]:

@@ -98,10 +98,10 @@ def prose(path: Path) -> str:
             tree = ast.parse(source)
         except (SyntaxError, ValueError):  # templates and code for other Python versions
             return ""
-    prose: dict[str, None] = {}
+    texts: dict[str, None] = {}
     for text in documentation(tree):
-        prose.update(dict.fromkeys(paragraphs(text)))
-    return "\n".join(prose)
+        texts.update(dict.fromkeys(paragraphs(text)))
+    return "\n".join(texts)
 
 
 def documentation(node: ast.Module | ast.stmt) -> Iterator[str]:
@@ -145,13 +145,13 @@ _WORD = re.compile(r"[A-Za-z]+(?:['’-][A-Za-z]+)*[.,;:!?)]*$|\([A-Za-z]+$|[aAI
 
 def paragraphs(docstring: str) -> list[str]:
     """Return the prose of a dedented docstring: one string per paragraph, list item or entry."""
-    prose = []
+    kept = []
     for block in _blocks(docstring.expandtabs().splitlines()):
         raw = " ".join(block)
         text = inline(raw)
         if is_prose(text) and len(_FORMULA.findall(raw)) < 2:
-            prose.append(text)
-    return prose
+            kept.append(text)
+    return kept
 
 
 def inline(text: str) -> str:

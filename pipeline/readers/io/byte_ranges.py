@@ -77,13 +77,13 @@ def firsts(sizes: Iterable[tuple[str, float]], least: int) -> list[int]:
     A part has the size `least`, and ends where the hash of a name says so, or at twice as much:
     soon after a neighbour that is new, parts are those that there were without it.
     """
-    firsts: list[int] = []
+    chosen: list[int] = []
     held, ended = 0.0, True
     for index, (name, size) in enumerate(sizes):
         if ended:
-            firsts.append(index)
+            chosen.append(index)
             held = 0.0
         held += size
         by_chance = int(counter_rng.number_of(name)) / 2**64 * least < 2 * size
         ended = held >= 2 * least or (held >= least and by_chance)
-    return firsts
+    return chosen
