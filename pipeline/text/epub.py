@@ -35,7 +35,7 @@ _CLASSES = {
     "numbers of lines": rf"(?:line|verse)[-_]?{_COUNTS}",
 }
 _BY_CLASS = {what: re.compile(f"(?:.*[-_])?(?:{words})", re.IGNORECASE) for what, words in _CLASSES.items()}
-_HIDDEN = re.compile(r"(?:.*[-_])?hidden|sr-only|screen-?reader(?:-text)?|x-ebookmaker-drop|d-none", re.IGNORECASE)
+_HIDDEN = re.compile(r"(?i)(?:(?!overflow).*[-_])?hidden|sr-only|screen-?reader(?:-text)?|x-ebookmaker-drop|d-none")
 _UNSEEN = re.compile(r"\bdisplay\s*:\s*none\b|\bvisibility\s*:\s*hidden\b", re.IGNORECASE)
 _VOID = ("area", "br", "col", "hr", "img", "input", "link", "meta", "source", "wbr")
 _NOTE = re.compile(r"\s*(?:\[(?:\d+|\w|[ivxlc]{1,4})\]|[*†‡§])\s*")  # of a note, in a link without a class
@@ -149,8 +149,8 @@ class _Paragraphs(HTMLParser):
     def end(self) -> None:
         """End the current block."""
         self.end_mark()
-        if paragraph := " ".join(joined("".join(self.open).split("\n")).split()):
-            self.found.append(paragraph)
+        if block := "".join(self.open).strip():
+            self.found.append(block)
         self.open.clear()
         self.reading = False
 
@@ -185,9 +185,14 @@ def parse(raw: bytes, language: str = "en", encoding: str | None = None) -> Book
 
 
 def paragraphs(page: str, passed: Counter[str]) -> list[str]:
-    """Return the text blocks of an XHTML page, or of plain text; count what is left out."""
+    """Return the text blocks of an XHTML page, or of plain text, as lines; count what is left out."""
+    return [" ".join(joined(block.split("\n")).split()) for block in blocks(page, passed)]
+
+
+def blocks(page: str, passed: Counter[str]) -> list[str]:
+    """Return the text blocks of an XHTML page, or of plain text, as they are wrapped; count what is left out."""
     if not _TAG.search(page):
-        return [" ".join(part.split()) for part in re.split(r"\n\s*\n", page) if part.strip()]
+        return re.split(r"\n\s*\n", page.strip())
     parser = _Paragraphs()
     subset = _SUBSET.match(page)
     parser.feed(plain_marks(page[subset.end() :] if subset else page))
@@ -195,6 +200,7 @@ def paragraphs(page: str, passed: Counter[str]) -> list[str]:
     for text in _ANY_TAG.split(parser.rawdata):
         parser.handle_data(unescape(text))
         parser.end()
+    parser.passed.pop("", None)
     passed.update(parser.passed)
     return parser.found
 
@@ -250,11 +256,9 @@ def _read(archive: zipfile.ZipFile, language: str, encoding: str | None) -> Book
         names.add(name)
         page = decode_page(members.read(name), language, encoding)
         lines += holes.remove_holed(paragraphs(page, passed), language, left_out)
-    others = [item for name, item in items.items() if name not in read]
     passed["sentences that lack a formula"] = left_out.total()
-    passed["pages out of the reading order"] = sum(i.get("media-type") in _PAGES for i in others)
+    passed["pages out of the reading order"] = sum(items[one].get("media-type") in _PAGES for one in {*items} - read)
     kept = without_licence([line for paragraph in lines for line in (paragraph, "")])
-    passed.pop("", None)
     title = next((" ".join(one.text.split()) for one in package.findall(".//{*}title") if one.text), "")
     return Book("\n".join(filter(None, kept)), False, passed=+passed, title=title)
 

@@ -195,7 +195,7 @@ def test_all_text_of_a_page_is_read(page, text):
         ('word<a href="#n1">[1]</a> here', "word here", "numbers of notes"),
         ('10<sup id="a">6</sup> m<sup>2</sup>, see <a href="#p12">12</a>', "10^6 m2, see 12", None),
         ('<span class="linenum">10</span>Arms I sing', "Arms I sing", "numbers of lines"),
-        ('seen <span class="hidden">not this</span>', "seen", "hidden parts"),
+        ('<i class="overflow-hidden">seen</i> <span class="hidden">not this</span>', "seen", "hidden parts"),
         ('seen <span style="color: red; display: none"><b>not</b> this</span>', "seen", "hidden parts"),
         ('seen<div hidden=""><div>not</div><p>this</p></div>', "seen", "hidden parts"),
         ('the <span epub:type="pagebreak">harbour</span> sea', "the harbour sea", None),
