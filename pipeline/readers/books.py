@@ -5,7 +5,7 @@ import re
 from pipeline.readers.base import Document, Documents, FileRange, ReadLog
 from pipeline.readers.io import archives
 from pipeline.storage.placeholders import find_placeholder
-from pipeline.text import book_text, epub
+from pipeline.text import book_text, epub, markdown_text
 
 HEADER = 2**14  # characters in which a title is looked for
 _TITLE = re.compile(r"^(?:# (?!Title:)|(?:# )?Title: *+)(\S.*)", re.MULTILINE)  # of Markdown, Project Gutenberg
@@ -31,7 +31,7 @@ class Reader(archives.FileReader):
                 if (decoded := archives.decode_prose(name, raw, self.corpus, log)) is None:
                     continue
                 named = _TITLE.search(decoded.text, 0, HEADER)
-                book = book_text.parse(decoded.text, markdown=".md" in name.lower()[-8:])
+                book = book_text.parse(decoded.text, markdown_text.unmarked if ".md" in name.lower()[-8:] else None)
             log.notes.update({f"{what} left out": n for what, n in book.passed.items()})
             log.notes.update({book_text.JOINED: book.joined} if book.joined else {})
             if book.repaired:

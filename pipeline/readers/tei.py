@@ -9,7 +9,7 @@ from xml.etree.ElementTree import Element
 from pipeline.readers import formats
 from pipeline.readers.base import Document, Documents, FileRange, ReadLog
 from pipeline.readers.io import xml_prose
-from pipeline.text.book_text import JOINED, LineEnds
+from pipeline.text.book_text import LineEnds
 
 _BLOCKS = (
     "p head l ab item sp speaker stage div lg list row cell text body front back abstract salute signed u post entry "
@@ -39,7 +39,7 @@ _EDGES = re.compile(rf"(?<=[^\s(\[{{«“„¿¡{_EDGE}]){_EDGE}++(?=[^\s.,;:!?�
 class Prose(xml_prose.Prose):
     """Prose of a text: words as the elements, line ends and joins make them."""
 
-    ends = LineEnds("")  # of the text
+    ends: LineEnds  # of the text
     counted = _COUNTED
 
     def refers(self, element: Element, name: str) -> bool:
@@ -98,8 +98,7 @@ class Reader(xml_prose.XmlFiles):
             space = root.tag.rpartition("}")[0] + "}" if "}" in root.tag else ""
             parts = [*root.iterfind(f".//{space}profileDesc/{space}abstract"), *root.iterfind(f"{space}text")]
             pieces = "\0".join(piece for part in parts for piece in ("".join(prose.pieces(part)), ""))
-            prose.ends = LineEnds(pieces)
+            prose.ends = LineEnds(pieces, log.notes)
             text = prose.sentences(prose.divided(pieces), self.corpus.language, log.notes)
             yield Document(name, text)
             log.notes.update([formats.MARKED] * formats.is_marked(text))  # as letters of Greek in ASCII
-            log.notes.update({JOINED: prose.ends.joined} if prose.ends.joined else {})

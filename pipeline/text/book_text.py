@@ -2,14 +2,12 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from html import unescape
 from itertools import pairwise
 
 from pipeline.text.encodings import CP1252
-from pipeline.text.html_text import plain_marks
 
 Lines = list[str]
 
@@ -21,7 +19,7 @@ WRAP = 120
 _BREAK = re.compile(r"\r\n|\r|\n|\f|\x85")
 _HEADING = re.compile(r"(#{1,6})\s++(.*)$")  # any number of # may end the line
 _RULE = re.compile(r"\s*([-_=*~.])(\s*\1){2,}\s*$")
-_ITEM = re.compile(r"\s*(?:[*+•-]|\d{1,2}[.)])\s(?:\[[ xX]\]\s)?")
+_ITEM = re.compile(r"\s*(?:[*+•-]|\d{1,2}[.)])\s")
 # Words that a line end divides: by marks that say so, or by a hyphen, which a word may have of its own.
 _DIVIDED = re.compile(r"(?<=[^\W\d_])[¬⸗]\s*\n\s*(?=[^\W\d_])")
 _HYPHEN = re.compile(r"(?<![^\W\d_])([^\W\d_]++)[-‐]\n([^\W\d_]++)|(?<=[^\W\d_][-‐])\n(?=\w)")
@@ -67,48 +65,24 @@ _OF_EDITIONS = {
     "illustrations": re.compile(rf"\[(?:{_PICTURE})s?(?::{_INNER})?\]"),
     "notes in the margin": re.compile(rf"\[Side-?note:{_INNER}\]", re.IGNORECASE),
     "notes of the transcriber": re.compile(rf"{_BOX}|{_AOZORA}|\[(?:{_TRANSCRIBER}):{_INNER}\]", re.MULTILINE),
-    "notes": re.compile(rf"^[ \t]*\[(?:{_FOOTNOTE}) [^\[\]:]{{1,9}}:{_INNER}\]", re.MULTILINE),
+    "notes": re.compile(rf"^[ \t]*\[(?:{_FOOTNOTE}) [^\[\]:]{{1,9}}:(?:{_INNER}\]|.*(?:\n.+)*+)", re.MULTILINE),
     "marks of readings": re.compile(r"《(?<=\w《)[\u3040-\u30ff]++》|｜(?=[^｜《》\n]{1,20}《[\u3040-\u30ff])"),
     "lines of contents": re.compile(r"^.*(?:[ .]\.){4,}[ .]*\d+[ \t]*$", re.MULTILINE),
     "numbers of pages": re.compile(
         r"\[(?:Pg|Page|p\.) ?[\divxlc]+\]|\[Blank Page\]|\{(?<![\^_]\{)(?:\d{1,4}|[ivxlc]+)\}", re.IGNORECASE
     ),
 }
-_DASHES = r"[ \t]*+:?-++:?[ \t]*+"
-_OF_MARKDOWN = {
-    "front matter": re.compile(
-        r"\A(?:---\n(?:[\w-]+:.*\n|[ \t#].*\n|-(?!--).*\n|\n)*+(?:---|\.\.\.)|\+{3}\n(?:(?!\+{3}).*\n)*+\+{3})[ \t]*$",
-        re.MULTILINE,
-    ),
-    "comments": re.compile(r"<!--(?:[^-]|-(?!->))*+-->"),
-    "blocks of code": re.compile(r"^[ \t]*(```+|~~~+).*\n(?:(?![ \t]*\1).*\n)*+[ \t]*\1.*$", re.MULTILINE),
-    "lines of tables": re.compile(r"^[ \t]*\|.*\|[ \t]*$", re.MULTILINE),
-    "tables": re.compile(rf"^[^|\n]*+\|.*+\n{_DASHES}(?:\|{_DASHES})++\|?$(?:\n[^|\n]*+\|.*+)*+", re.MULTILINE),
-    "notes": re.compile(r"^\[\^[^\]\n]+\]:.*(?:\n[ \t]+\S.*)*+", re.MULTILINE),
-    "attributes": re.compile(r":(?<=^:)::.*$|\{[#.:][^{}\n]*\}[ \t]*$", re.MULTILINE),
-    "addresses of links": re.compile(r"^ {0,3}\[[^\]^\n]+\]: +(?=\S*(?:[/#]|\.\w))\S+(?: +[\"'(].*)?$", re.MULTILINE),
-    "tags of HTML": re.compile(
-        r"<(?<!(?<![\w)\]])`<)/?(?:a|b|i|u|em|kbd|img|sub|sup|code|font|span|label|small|strong|(?P<apart>p|br|BR|hr|li|"
-        r"[oud]l|h[1-6]|d[td]|t[rdh]|thead|tbody|div|pre|table|center|details|summary|blockquote))(?=[\s/>])[^<>]*+>"
-    ),
-    "marks of quotations": re.compile(r"^(?: {0,3}>)+ ?", re.MULTILINE),
-    "marks of line ends": re.compile(r"\\(?<!\\\\)$", re.MULTILINE),
-}
-_ESCAPED = re.compile(r"\\([!-/:-@\[-`{-~])")  # in Markdown
-_VERBATIM = re.compile(r"`(?<!``)(`?)(?!`)([^`\n]+)`\1(?!`)|<((?:https?:|mailto:)[^\s<>]+)>")  # code, an address
-_ENTITY = re.compile(r"&#?\w+;")  # with its end: addresses have parameters, as &region=1
 _ANCHOR = re.compile(r"\[(?:\^[^\[\]\n]++|\d{1,3}|[A-Z*†])\]")
 
 _TARGET = r"\(\s*+(?:[^()\s]|\([^()\s]*+\))*+(?:\s+(?:\"[^\"]*\"|'[^']*'))?\)"
 _IMAGE = re.compile(rf"!\[[^\[\]]*+\]{_TARGET}")
 _LINK = re.compile(rf"\[({_INNER})\]{_TARGET}")
-# Links and images of Markdown whose address is elsewhere; without addresses they are text, as [sic][1].
-_REFERENCE = re.compile(r"(?:!\[[^\[\]]*+\]|(?<![\w\]\\])\[((?:\\.|[^\[\]\\])*+)\])\[[^\[\]]*+\]")
 _STARS = re.compile(r"(?<![^\W_])(?<![*\\])(\*{1,3})(?=[^\s*])((?:\\\*|[^*])*?[^\s*])\1(?![*]|[^\W_])")
 _LINES = re.compile(r"(?<![\w*\\])(_{1,3})(?=[^\s_*])((?:\\_|[^_*])*?[^\s_*])\1(?![\w*])")
 _RAISED = re.compile(r"(?:(\^)(?=\{[-−]?\d+\})|[\^_])\{([^{}\s]{1,9})\}")
 # By the sign that a paragraph has: what is between is shown. Editions have =bold=, ~so~, +so+, #so#; 10^{6}, M^{r}.
 _MARKS = [("[", _IMAGE, ""), ("[", _LINK, r"\1"), *[("*", _STARS, r"\2")] * 2, ("_", _LINES, r"\2")]
+_OWN = len(_MARKS)  # those that Markdown does not have
 for sign, digit in (("=", ""), ("==", ""), ("~~", ""), ("~", r"\d"), (r"\+", r"\d"), ("#", r"\d")):  # not ~5 nor +1
     typed = rf"(?<![\w=~+#]){sign}(?=[^\s=~+#{digit}-])([^=~+#\n]*?[^\s=~+#]){sign}(?![\w=~+#])"
     _MARKS.append((sign[-1], re.compile(typed), r"\1"))
@@ -134,37 +108,31 @@ class Book:
     title: str = ""  # as the file's data say
 
 
-def parse(text: str, *, markdown: bool = False) -> Book:
-    """Parse the text of a book's file."""
+def parse(text: str, unmarked: Callable[[str], tuple[str, Counter[str]]] | None = None) -> Book:
+    """Parse the text of a book's file; `unmarked` returns prose, and how often there was what else."""
     whole = _MISREAD.sub(_reread, text) if _is_misread(text) else text
     lines = _without_header(without_licence(_BREAK.split(whole.replace("\ufeff", ""))))
-    kept, passed = _without_marks("\n".join(lines), markdown)
-    ends = LineEnds(kept)
-    prose = "\n".join(filter(None, map(plain, _paragraphs(kept.split("\n"), ends, markdown))))
-    if markdown:
-        for _ in range(2 * ("addresses of links" in passed)):  # a link may be of an image
-            prose = _REFERENCE.sub(r"\1", prose)
-        prose = _ENTITY.sub(lambda entity: unescape(entity[0]), _ESCAPED.sub(r"\1", _VERBATIM.sub(r"\2\3", prose)))
-    return Book(prose, whole != text, ends.joined, passed)
-
-
-def _without_marks(text: str, markdown: bool) -> tuple[str, Counter[str]]:
-    """Return a text without what editions or Markdown put into it, and how often there was what."""
-    passed = Counter[str]()
-    text = plain_marks(text) if markdown else text
-    for what, mark in _OF_MARKDOWN.items() if markdown else _OF_EDITIONS.items():
-        text, count = mark.subn(lambda left: " " * (left.lastgroup == "apart"), text)
-        passed[what] += count
+    kept, passed = (unmarked or _without_marks)("\n".join(lines))
     if passed["notes"]:
-        text, passed["numbers of notes"] = _ANCHOR.subn("", text)
-    return text, +passed
+        kept, passed["numbers of notes"] = _ANCHOR.subn("", kept)
+    ends, marks = LineEnds(kept, Counter()), _MARKS[_OWN:] if unmarked else _MARKS
+    prose = "\n".join(filter(None, (plain(each, marks) for each in _paragraphs(kept.split("\n"), ends))))
+    return Book(prose, whole != text, ends.notes[JOINED], +passed)
+
+
+def _without_marks(text: str) -> tuple[str, Counter[str]]:
+    """Return a text without what editions put into it, and how often there was what."""
+    passed = Counter[str]()
+    for what, mark in _OF_EDITIONS.items():
+        text, passed[what] = mark.subn("", text)
+    return text, passed
 
 
 class LineEnds:
-    """Words that line ends divide, joined as the rest of the text has them; `joined` counts them."""
+    """Words that line ends divide, joined as the rest of the text has them, and noted."""
 
-    def __init__(self, text: str):
-        self.text, self.joined = text, 0
+    def __init__(self, text: str, notes: Counter[str]):
+        self.text, self.notes = text, notes
 
     @cached_property
     def known(self) -> frozenset[str]:
@@ -175,7 +143,7 @@ class LineEnds:
         """Return lines without the ends within words; a hyphen stays unless the text has the word without it."""
         if "¬" in lines or "⸗" in lines:  # asked first, as the expressions take 0.1 s a MB
             lines, count = _DIVIDED.subn("", lines)
-            self.joined += count
+            self.notes.update([JOINED] * count)
         return _HYPHEN.sub(self._whole, lines) if "-\n" in lines or "‐\n" in lines else lines
 
     def _whole(self, match: re.Match[str]) -> str:
@@ -187,18 +155,15 @@ class LineEnds:
             # Nord- und Südsee, but black-and-white
             suspended = last.lower() in _AND and match.string[match.end() : match.end() + 1] not in ("-", "‐")
             return f"{first}-{' ' * suspended}{last}"
-        self.joined += 1
+        self.notes[JOINED] += 1
         return f"{first}{last}"
 
 
-def unwrapped(text: str, notes: Counter[str] | None = None) -> str:
+def unwrapped(text: str, notes: Counter[str]) -> str:
     """Return the text with each paragraph (delimited by blank lines) joined into one line; note joined words."""
-    ends = LineEnds(text)
+    ends = LineEnds(text, notes)
     blocks = re.split("\n{2,}", "\n".join(map(str.rstrip, _BREAK.split(text))).strip("\n"))
-    prose = "\n".join(paragraph for block in blocks for paragraph in _joined_block(block.split("\n"), ends))
-    if notes is not None and ends.joined:
-        notes[JOINED] += ends.joined
-    return prose
+    return "\n".join(paragraph for block in blocks for paragraph in _joined_block(block.split("\n"), ends))
 
 
 def _joined_block(lines: Lines, ends: LineEnds) -> Iterator[str]:
@@ -220,9 +185,9 @@ def joined(lines: Lines) -> str:
     return "".join(pieces)
 
 
-def plain(paragraph: str) -> str:
+def plain(paragraph: str, marks: Sequence[tuple[str, re.Pattern[str], str]] = tuple(_MARKS)) -> str:
     """Remove the markup of emphasis, links and images, and collapse white space."""
-    for mark, pattern, shown in _MARKS:
+    for mark, pattern, shown in marks:
         if mark in paragraph:
             paragraph = pattern.sub(shown, paragraph)
     return " ".join(paragraph.split())
@@ -315,21 +280,16 @@ def _without_header(lines: Lines) -> Lines:
     return lines[end:]
 
 
-def _paragraphs(lines: Lines, ends: LineEnds, markdown: bool) -> Iterator[str]:
+def _paragraphs(lines: Lines, ends: LineEnds) -> Iterator[str]:
     """Yield headings and paragraphs; lines between blank lines are joined if hard-wrapped."""
-    if markdown:
-        items = [(each, None if _RULE.match(each) else _ITEM.match(each)) for each in lines]
-        lines = [line for each, item in items for line in (["", each[item.end() :]] if item else [each])]
     block: Lines = []
     for line in [*lines, ""]:
         heading = _HEADING.match(line)
         if line.strip() and not heading and not _RULE.match(line):
             block.append(line)
             continue
-        if block and max(map(len, block)) > WRAP:
-            yield from block
-        elif block:
-            yield from _joined_block(block, ends)
+        if block:
+            yield from block if max(map(len, block)) > WRAP else _joined_block(block, ends)
         block = []
         if heading:
             yield heading[2].rstrip("#").rstrip()  # any number of marks may end it

@@ -1,9 +1,12 @@
 """The text of one book."""
 
+from collections import Counter
+
 import pytest
 
 from pipeline.text import book_text
 from pipeline.text.book_text import WRAP, parse, plain
+from pipeline.text.markdown_text import unmarked
 
 
 @pytest.mark.parametrize("newline", ["\n", "\r\n", "\r"])
@@ -103,7 +106,7 @@ def test_one_letter_that_is_certainly_wrong_decides_for_all():
     ],
 )
 def test_lines_are_joined_as_their_script_is_written(lines, text):
-    assert (book_text.parse(lines).text, book_text.unwrapped(lines)) == (text, text)
+    assert (book_text.parse(lines).text, book_text.unwrapped(lines, Counter())) == (text, text)
 
 
 @pytest.mark.parametrize("before", ["", "COPYRIGHTED "])
@@ -197,21 +200,22 @@ def test_what_an_edition_adds_is_left_out_and_counted(marked, text, counts):
     assert (book.text, book.passed) == (text, counts)
 
 
-def test_of_markdown_the_prose_is_read():
-    parts = {
-        "front matter": "---\ntitle: T\ntags:\n- a\n---\n\n",
-        "comments": "<!-- to do -->\n",
-        "blocks of code": "```python\nprint('# no')\n\n```\n\n",
-        **{"lines of tables": "| a | b |\n\n", "tables": "a | b\n--- | :-:\n1 | 2 \n\n"},
-        "notes": "[^1]: A note\n    of two lines.\n",
-        "addresses of links": '[a]: http://b "C"\n\n',
-        **{"marks of quotations": "> Quoted", "tags of HTML": "<br/>&amp;", "marks of line ends": "\\\nso.\n\n"},
-    }
-    text = r'# T//[![x][a]][b]T[^1] **b** [![i](s)](t)[a](b_(c) "d") [g][] x[i][j] \[a\][b] \_e\_//* * *//* o/* l/  l/'
-    book = parse("".join(parts.values()) + text.replace("/", "\n"), markdown=True)
-    assert book.text.split("\n") == ["Quoted & so.", "T", "T b a g x[i][j] [a][b] _e_", "o", "l l"]
-    assert book.passed == {**dict.fromkeys(parts, 1), "numbers of notes": 1}
-    assert parse("+++\na\n+++\n---\n\n[A]: No.\n<u,v> `<p>` &reg", markdown=True).text == "[A]: No. <u,v> <p> &reg"
-    assert parse("+ A<br>b ~~c~~\\\n d\n+ [x] <http://e> {#f}", markdown=True).text == "A b c d\nhttp://e"
-    marks = "one<br>two m<sub>i</sub>, 10<sup>5</sup> [[1]](#c) <h1>T</h1> `L`<br>_**R**_ **N_E** [C][1]\n\n[1]: a/b"
-    assert parse(marks, markdown=True).text == "one two mi, 10^5 [1] T L R N_E C"
+@pytest.mark.parametrize(
+    ("marked", "text"),
+    [
+        ("+++\na\n+++\n---\n\n[A]: No.\n<u,v> `<p> **e**` &reg 5<sup>5</sup>", "[A]: No. <u,v> <p> **e** &reg 5^5"),
+        ("+ A [c][1]\\\n d\n+ [x] <http://e/a_b> {#f}\n\n***\n\n1999. E\n\n[1]: a/b", "A c d\nhttp://e/a_b\n1999. E"),
+        ("#   V #\n\n    so _it_\n      is, ``he''\n\n    said.\n***\n", "V\nso it is, ``he''\nsaid."),
+        ("重**「要」**な\n[[a|言葉]]と`x`。![[p.png]]\n\n> [!note] Von\n> _**R**_", "重「要」な言葉とx。\nVon R"),
+        ("<Tabs>\n<Tab b>\n    ```js\n    <p>\n    ```\n    *<unk>* in [a](b).\n</Tab>\n</Tabs>", "<unk> in a."),
+        (":::tip Go\nSee {ref}`it <a>`{% b %}.\n:::\n\n[TOC]\n\n{{< c >}}\nimport F from 'f';", "See it."),
+    ],
+)  # fmt: skip
+def test_of_markdown_the_prose_is_read(marked, text):
+    assert parse(marked, unmarked).text == text
+
+
+def test_what_is_no_prose_of_markdown_is_counted():
+    parts = {"front matter": "---\ntitle: T\ntags:\n- a\n---\n", "blocks of code": "~~~\n# no\n\n~~~\n"}
+    parts |= {"tables": "a | b\n--- | :-:\n1 | 2\n\n", "notes": "[^1]: A note\n\n    of two.\n\n"}
+    assert parse("".join([*parts.values(), "T[^1]"]), unmarked).passed == dict.fromkeys([*parts, "numbers of notes"], 1)
