@@ -145,9 +145,10 @@ class ComparePairs(Task):
         duplicates = minhash.near_duplicates(
             minhash.from_bytes(self.blobs(parts, PAIRS), minhash.PAIR), self.signatures(parts), filters.near_duplicates
         )
-        buckets = [plan.bucket(document.tobytes()) for document in duplicates.astype(">u8")]
+        digests = duplicates.astype(">u8")
+        buckets = [plan.bucket(digest.tobytes()) for digest in digests]
         writes = np.array([plan.layout.write_of(bucket) for bucket in buckets], np.uint64)
-        yield from divided(NEAR, duplicates, writes, plan.layout.writes)
+        yield from divided(NEAR, digests, writes, plan.layout.writes)
 
 
 class NearDuplicates(beam.PTransform):
@@ -202,7 +203,7 @@ class WriteShards(Task):
     def work(self, number: int, inputs: Blocks) -> Left:
         """Write the shards of the documents, without their near duplicates."""
         plan, parts = self.plan, list(inputs)
-        near = minhash.from_bytes(self.blobs(parts, NEAR), minhash.DOCUMENT)
+        near = np.frombuffer(b"".join(self.blobs(parts, NEAR)), "V16")
         table = pa.concat_tables(map(unpack_block, self.blobs(parts, DOCUMENTS)))
         report, account = Report(plan.report(plan.write_account(number))), DocumentCounts()
         loaded = write_shards.load(plan, number, table, near, account)

@@ -83,7 +83,7 @@ def sent_bytes(permutations: int, threshold: float) -> int:
 
 
 Rows = Bits
-ENTRY, PAIR, WANTED, DOCUMENT, HASH = 4, 4, 3, 2, 4  # columns
+ENTRY, PAIR, WANTED, HASH = 4, 4, 3, 4  # columns
 GONE = np.uint64(2**63)  # a bit of the band
 _ROWS = 1 << 14  # pairs compared at once: 16 MB of signatures
 

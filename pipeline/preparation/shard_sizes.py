@@ -56,13 +56,3 @@ def text_per_shard(config: PrepareConfig, text: float, shards: dict[str, int]) -
     share = config.validation_share
     parts = {"train": text * (1 - share), "validation": text * share}
     return {split: parts[split] / count for split, count in shards.items() if count}
-
-
-def check_tokens(config: PrepareConfig, what: str, tokens: int) -> None:
-    """Raise where a task has more tokens than a shard may have, which the plan did not expect.
-
-    Raises:
-        ConfigError: it has.
-    """
-    why = f"{what} has {tokens:,} tokens, more than {MOST_TOKENS:,}; reduce shard_bytes"
-    check(tokens <= MOST_TOKENS, why, "shard_bytes", config.shard_bytes)

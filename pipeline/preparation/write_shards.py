@@ -13,13 +13,14 @@ import pyarrow as pa
 
 from pipeline.common import counter_rng
 from pipeline.common.ranges import bounds_of
-from pipeline.filtering import filters, minhash
+from pipeline.config import PrepareConfig, check
+from pipeline.filtering import filters
 from pipeline.preparation import timings
 from pipeline.preparation.dedup import GONE, as_numbers
 from pipeline.preparation.documents import DocumentCounts
 from pipeline.preparation.dropped import from_bytes
 from pipeline.preparation.plan import PreparePlan
-from pipeline.preparation.shard_sizes import check_tokens
+from pipeline.preparation.shard_sizes import MOST_TOKENS
 from pipeline.preparation.shuffle import take, token_count, token_counts
 from pipeline.records.metrics import ShardCounts
 from pipeline.shards import write_shard
@@ -45,12 +46,13 @@ class Buckets:
 def load(plan: PreparePlan, write: int, table: pa.Table, found: np.ndarray, account: DocumentCounts) -> Buckets:
     """Return the buckets of a writing task from its documents `table`, in the corpus's order; count those left out.
 
-    `found` `(N, 2)` has the hashes of near duplicates.
+    `found` `(N,)` has the hashes of near duplicates, 16 bytes each.
     """
     first, end = plan.layout.first_bucket(write), plan.layout.first_bucket(write + 1)
     check_tokens(plan.config, f"writing task {write}", token_count(table))
     table = table.combine_chunks()
-    raw, copies = as_numbers(table["hash"].to_pylist()), table["copies"].to_numpy()
+    digests, copies = table["hash"].to_pylist(), table["copies"].to_numpy()
+    raw = as_numbers(digests)
     bucket = table["bucket"].to_numpy() - first
     # Keep the equal document with the most copies (weights differ between corpora), and none where one is gone:
     # it comes first, and was counted when it was read.
@@ -58,8 +60,7 @@ def load(plan: PreparePlan, write: int, table: pa.Table, found: np.ndarray, acco
     new, gone = np.ones(len(order), np.bool_), copies[order] == GONE
     new[1:] = (raw[order][1:] != raw[order][:-1]).any(axis=1)
     equal, order = order[~new & ~gone], order[new & ~gone]
-    hashes = raw[order]
-    near = np.isin(minhash.keys_of(hashes), minhash.keys_of(found))
+    near = np.isin(np.array(digests, "V16")[order], found)
     tokens = token_counts(table["ids"].combine_chunks())
     for rows, outcome, reason in ((equal, "duplicate", ""), (order[near], "filtered", filters.NEAR)):
         left = map(from_bytes, table["id"].take(pa.array(rows)).to_pylist())
@@ -138,6 +139,16 @@ def write_bucket(plan: PreparePlan, buckets: Buckets, k: int, drawn: TokenPairs,
         words=float(words.sum() * (used / max(kept, 1))),
         text_words=int(words.sum()),
     )
+
+
+def check_tokens(config: PrepareConfig, what: str, tokens: int) -> None:
+    """Raise where a task has more tokens than a shard may have, which the plan did not expect.
+
+    Raises:
+        ConfigError: it has.
+    """
+    why = f"{what} has {tokens:,} tokens, more than {MOST_TOKENS:,}; reduce shard_bytes"
+    check(tokens <= MOST_TOKENS, why, "shard_bytes", config.shard_bytes)
 
 
 def own_tokens(plan: PreparePlan, buckets: Buckets, mine: slice) -> int:

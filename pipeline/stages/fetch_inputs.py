@@ -84,10 +84,11 @@ def localise(stage: str, config: Config) -> Config:
         InputError, StoreError: an input is missing or damaged.
         Restart: the store does not answer.
     """
-    local, root = copy.deepcopy(config), root_of(config.mirror)
+    local = copy.deepcopy(config)
     for key, place in inputs(config).items():
         if in_store(place) and not key.startswith("corpus."):
-            set_key(local, key, str(fetch_input(root, place, key, _read_of(stage, key, config))))
+            read = _read_of(stage, key, config)
+            set_key(local, key, str(fetch_input(root_of(config.mirror), place, key, read)))
     for key in ("out", "workdir"):
         if in_store(getattr(local, key)):
             setattr(local, key, str(local_place(getattr(local, key), config.mirror)))

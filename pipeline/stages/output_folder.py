@@ -68,11 +68,8 @@ class OutputFolder:
         """Return the manifest of what was made here as it is wanted, but not put yet."""
         return None
 
-    def begin(self, in_place: bool, run: str) -> None:
-        """Get the place ready: what an earlier start has left of this stage is fetched.
-
-        `run` is the name of the folder of this training's checkpoints.
-        """
+    def begin(self, in_place: bool, fingerprint: str) -> None:
+        """Get the place ready: what an earlier start has left of this stage is fetched."""
 
     def discard(self, is_own: Callable[[str], object]) -> None:
         """Remove what the stage has put, after its manifest."""
@@ -150,12 +147,12 @@ class StoreFolder(OutputFolder):
         whole = manifest.files.keys() <= local.keys() | remote.keys()
         return manifest if whole and not fetched.changed(self.copy.path) else None
 
-    def begin(self, in_place: bool, run: str) -> None:
+    def begin(self, in_place: bool, fingerprint: str) -> None:
         """Mark the folder as not finished; fetch what a stage resumes from."""
         if in_place or self._version is None:
             self.mark()
         if in_place:
-            self.resume(run)
+            self.resume(fingerprint)
 
     def mark(self) -> None:
         """Mark the content of the folder as this stage's, and as not finished."""
@@ -180,7 +177,7 @@ class StoreFolder(OutputFolder):
         self.sync()
         self.resume("", pattern)
 
-    def resume(self, run: str, pattern: str = "*") -> None:
+    def resume(self, fingerprint: str, pattern: str = "*") -> None:
         """Fetch what is there of a stage that resumes; what is newer here stays."""
         listed = self.copy.listed()
         removed = self.copy.entries.keys() - listed.keys()  # another start has removed them
@@ -197,7 +194,7 @@ class StoreFolder(OutputFolder):
         new = [n for n in others if fnmatch.fnmatchcase(n, pattern) and seen.get(n) != listed[n].etag]
         self.copy.fetch(dict.fromkeys(new), listed)
         if self.stage == "train":
-            self._resume_checkpoints(listed, run)
+            self._resume_checkpoints(listed, run_name(fingerprint))
 
     def _resume_checkpoints(self, listed: dict[str, Info], run: str) -> None:
         """Fetch the newest whole checkpoint of a training, and what says what all others are.

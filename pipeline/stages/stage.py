@@ -194,7 +194,7 @@ def run(
             if not in_place and (old := Manifest.read(out)) is not None:
                 changed = differences(changes(old.config, config)) or "inputs or code"
                 terminal.say(f"{stage}: will replace what is in {folder.place}, as these differ: {changed}")
-            folder.begin(in_place, run_name(digest))
+            folder.begin(in_place, digest)
             manifest = _made(folder, config, make, out, in_place, uploads, identity)
         manifest = folder.finish(manifest)
     terminal.say(f"{stage}: {manifest.summary} in {manifest.seconds:.1f} s -> {folder.place}")
@@ -283,7 +283,9 @@ def _made(
         result = make(local, folder)
     remove_leftovers(folder)
     result = target.addressed(result)
-    files = file_checksums(folder, result.sums, functools.partial(belongs_to_other, run_name(digest)))
+    # What was empty holds nothing of other trainings.
+    others = [functools.partial(belongs_to_other, run_name(digest))] if in_place else []
+    files = file_checksums(folder, result.sums, *others)
     manifest = Manifest(
         stage=target.stage,
         fingerprint=digest,

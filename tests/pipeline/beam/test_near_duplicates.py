@@ -87,9 +87,8 @@ def found_by_tasks(plan, parts, gone, draw):
     for step, kinds in steps.items():
         for task, parts_of in list(left.take(*kinds)):
             left.add(task, step(plan).work(task, parts_of))
-    return {
-        write: minhash.from_bytes(shuffle.read_blocks(Path(), values, NEAR), 2) for write, values in left.take(NEAR)
-    }
+    found = {write: b"".join(shuffle.read_blocks(Path(), values, NEAR)) for write, values in left.take(NEAR)}
+    return {write: {*map(bytes, np.frombuffer(each, "V16"))} for write, each in found.items()}
 
 
 def near_duplicates(hashes, signatures, threshold):
@@ -131,8 +130,7 @@ def test_many_tasks_find_those_of_the_rule(seed, documents, values, kinds, thres
     all_hashes, all_signatures = map(np.concatenate, zip(*parts, strict=True))
     left = [row.astype(">u8").tobytes() not in set().union(*marked) for row in all_hashes]
     expected = near_duplicates(all_hashes[left], all_signatures[left], threshold)
-    found = found_by_tasks(plan, parts, marked, random.Random(seed))
-    by_write = {write: {row.astype(">u8").tobytes() for row in table} for write, table in found.items()}
+    by_write = found_by_tasks(plan, parts, marked, random.Random(seed))
     assert set().union(*by_write.values()) == expected
     for write, mine in by_write.items():
         assert {plan.layout.write_of(plan.bucket(name)) for name in mine} == {write}

@@ -11,7 +11,7 @@ from pipeline import prepare
 from pipeline.beam import steps
 from pipeline.config import CorpusConfig, PrepareConfig, RunnerConfig
 from pipeline.errors import ConfigError, InputError, UserError
-from pipeline.preparation import dedup, documents, estimate, shard_sizes, shuffle, tokenize
+from pipeline.preparation import dedup, documents, estimate, shard_sizes, shuffle, tokenize, write_shards
 from pipeline.preparation.shard_sizes import buckets, check_sizes
 from pipeline.readers import FileRange
 from tests.support import preparing
@@ -69,7 +69,7 @@ def test_a_shard_that_is_larger_than_expected_ends_the_job_in_one_line(tmp_path,
     (tmp_path / "a.txt").write_text("".join(f"{line}\n\n" for line in lines))
     text = (tmp_path / "a.txt").stat().st_size
     given = preparing.settings("lines", tmp_path / "a.txt", tmp_path, minimum_characters=0, workdir=str(tmp_path))
-    monkeypatch.setattr(shard_sizes, "MOST_TOKENS", text // 3)
+    monkeypatch.setattr(write_shards, "MOST_TOKENS", text // 3)
     out = tmp_path / "out"
     out.mkdir()
     with refused(UserError, key="shard_bytes"):
