@@ -53,8 +53,7 @@ class SentenceScorer:
 
     def __init__(self, model: PretrainingModel, mask: int, device: torch.device):
         self._model = model.to(device).eval()
-        self._mask, self._device = mask, device
-        self._causal = model.config.causal
+        self._mask, self._device = None if model.config.causal else mask, device
         cpu = device.type == "cpu"
         self._tokens = BATCH_TOKENS if cpu else GPU_TOKENS
         self._piece = HEAD_PIECE if cpu else GPU_PIECE
@@ -80,11 +79,8 @@ class SentenceScorer:
         for length in np.unique(lengths):
             rows = np.flatnonzero(lengths == length)
             ids = np.stack([sequences[row] for row in rows.tolist()])
-            if self._causal:
-                queries = next_token_queries(ids, first[rows])
-            else:
-                marks = None if goes_on is None else np.stack([goes_on[row] for row in rows.tolist()])
-                queries = masked_queries(ids, first[rows], self._mask, marks)
+            marks = None if goes_on is None else np.stack([goes_on[row] for row in rows.tolist()])
+            queries = queries_of(ids, first[rows], self._mask, marks)
             values = self._values(queries, len(rows), on_sentences)
             scores[rows] = np.bincount(queries.sentence, values, len(rows))
         return scores
@@ -143,16 +139,18 @@ def log_sum_exp(hidden: Tensor, words: Tensor, bias: Tensor, columns: int) -> Te
     return (total.log_() + greatest).squeeze(-1)
 
 
-def masked_queries(ids: Ids, first: Ints, mask: int, goes_on: Bools | None) -> Queries:
+def queries_of(ids: Ids, first: Ints, mask: int | None, goes_on: Bools | None) -> Queries:
     """Return a masked copy of sentences `(S, L)` for each token from position `first` `(S,)`.
 
-    With `goes_on` `(S, L)`, whether each token continues the word of the one before it, the later
-    tokens of its word are masked too.
+    Without a `mask`, a token is read from the one before it, in the sentence as it is. With `goes_on` `(S, L)`,
+    whether each token continues the word of the one before it, the later tokens of its word are masked too.
     """
     length = ids.shape[1]
     each = np.arange(length)
     sentence, place = np.nonzero((each >= first[:, None]) & (each < length - 1))
     label = ids[sentence, place].astype(np.int64)
+    if mask is None:
+        return Queries(ids, sentence, place - 1, label, sentence)
     copies = ids.astype(np.int32)[sentence]  # (P, L)
     if goes_on is None:
         copies[np.arange(len(copies)), place] = mask
@@ -166,10 +164,3 @@ def masked_queries(ids: Ids, first: Ints, mask: int, goes_on: Bools | None) -> Q
     order = np.argsort(copy, kind="stable")
     distinct = copies[index].astype(np.int64)
     return Queries(distinct, copy[order], place[order], label[order], sentence[order])
-
-
-def next_token_queries(ids: Ids, first: Ints) -> Queries:
-    """Each token from position `first` `(S,)` on, read from the one before it: `(S, L)`."""
-    each = np.arange(ids.shape[1])
-    sentence, place = np.nonzero((each >= first[:, None]) & (each < len(each) - 1))
-    return Queries(ids, sentence, place - 1, ids[sentence, place].astype(np.int64), sentence)

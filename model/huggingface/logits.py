@@ -81,6 +81,4 @@ def random_batch(config: ModelConfig, folder: Path) -> Batch:
         cu_seqlens=cu_seqlens.int(),
         max_length=longest,
         masked_positions=position_ids.nonzero().flatten()[::3],
-        masked_labels=torch.zeros(0, dtype=torch.long),
-        next_sentence_labels=torch.zeros(len(lengths), dtype=torch.long),
     )

@@ -122,6 +122,4 @@ def batch_of(ids: npt.NDArray[np.int64], second: int, mask: int) -> Batch:
         cu_seqlens=torch.tensor([0, len(ids)], dtype=torch.int32),
         max_length=len(ids),
         masked_positions=(tokens == mask).nonzero().flatten(),
-        masked_labels=torch.zeros(0, dtype=torch.long),
-        next_sentence_labels=torch.zeros(1, dtype=torch.long),
     )

@@ -110,7 +110,7 @@ def test_small_batches_give_the_same(folder, monkeypatch):
 
 def test_a_pair_that_differs_in_one_token_shares_that_copy():
     ids = np.array([[2, 5, 6, 3], [2, 5, 7, 3]])
-    queries = sentence_scores.masked_queries(ids, np.array([1, 1]), 4, None)
+    queries = sentence_scores.queries_of(ids, np.array([1, 1]), 4, None)
     assert len(queries.label) == 4
     assert sorted(map(tuple, queries.copies.tolist())) == [(2, 4, 6, 3), (2, 4, 7, 3), (2, 5, 4, 3)]
     shared = {tuple(queries.copies[copy]): [] for copy in queries.copy}
