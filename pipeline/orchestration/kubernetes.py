@@ -197,7 +197,7 @@ class KubernetesExecutor(Executor):
         """Print the status of a Job that has not ended."""
         about, kind = job["metadata"], job_status.resource(job)
         name, (good, total) = about["name"], job_status.count_pods(job)
-        pods = self._pods_of(job) if good < total else []
+        pods = self._pods(kind, name) if good < total else []
         if job["spec"].get("suspend"):
             queue = about.get("labels", {}).get(QUEUE)
             again = f"""kubectl patch {kind} {name} --type=merge -p '{{"spec":{{"suspend":false}}}}'"""
@@ -224,9 +224,6 @@ class KubernetesExecutor(Executor):
         )
         return sorted(listed.items, key=lambda pod: pod.metadata.creation_timestamp, reverse=True)
 
-    def _pods_of(self, job: Object) -> Pods:
-        return self._pods(job_status.resource(job), job["metadata"]["name"])
-
     def _warn(self, job: Object, pods: Pods) -> None:
         """Print the newest warning about a Job that is queued or whose pods do not run, once."""
         try:
@@ -246,7 +243,7 @@ class KubernetesExecutor(Executor):
         """Return the error of a failed Job, with the output of its most relevant pod."""
         name, reason = job["metadata"]["name"], job_status.final_condition(job)
         assert reason is not None
-        code, words = job_status.termination_message(self._pods_of(job))
+        code, words = job_status.termination_message(self._pods(job_status.resource(job), name))
         for error in read_errors(words):
             if isinstance(error, UserError) and error.code == code:
                 return add_stage_name(name, error)

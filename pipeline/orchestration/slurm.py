@@ -212,7 +212,7 @@ def answer(words: list[str], text: str) -> str:
     """Return the output of a Slurm command, whose input is `text`.
 
     Raises:
-        Away: the controller does not answer.
+        NoAnswer: the controller does not respond.
         ConfigError: the command failed.
     """
     done = subprocess.run(words, input=text, capture_output=True, text=True, check=False)
