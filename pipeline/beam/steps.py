@@ -20,6 +20,7 @@ import pyarrow as pa
 
 from pipeline.beam.fast_import import beam
 from pipeline.beam.task import BANDS, DOCUMENTS, NEAR, PAIRS, SIGNATURES, WANTED, Left, Task, divided
+from pipeline.common.batching import batches
 from pipeline.errors import error_from_record
 from pipeline.filtering import filters, minhash
 from pipeline.preparation import write_shards
@@ -32,6 +33,8 @@ from pipeline.preparation.shuffle import Blocks, batch_tokens, by_bucket, in_bat
 from pipeline.preparation.tokenize import TokenizedDocuments
 from pipeline.readers import FileRange
 from pipeline.storage.atomic import write_text
+
+CHUNK = 4 * 2**20  # characters tokenized at once: fastest, with constant memory
 
 
 class Cancelled(Exception):
@@ -76,11 +79,10 @@ class Tokenize(Task):
         documents = TokenizedDocuments(self.plan, account)
 
         def tables() -> Iterator[pa.Table]:
-            for chunk in self.intake.chunks(ranges, account, report):
+            for chunk in batches(self.intake.documents(ranges, account, report), CHUNK, lambda one: len(one.text)):
                 if self.plan.error_note.exists():
                     raise Cancelled
-                if chunk:
-                    yield documents.add(self.wordpiece, chunk)
+                yield documents.add(self.wordpiece, chunk)
             account.totals.update(documents.coverage.counts())
 
         with contextlib.suppress(Cancelled):
@@ -144,11 +146,10 @@ class ComparePairs(Task):
         assert filters.near_duplicates is not None
         duplicates = minhash.near_duplicates(
             minhash.from_bytes(self.blobs(parts, PAIRS), minhash.PAIR), self.signatures(parts), filters.near_duplicates
-        )
-        digests = duplicates.astype(">u8")
-        buckets = [plan.bucket(digest.tobytes()) for digest in digests]
+        ).astype(">u8")
+        buckets = [plan.bucket(document.tobytes()) for document in duplicates]
         writes = np.array([plan.layout.write_of(bucket) for bucket in buckets], np.uint64)
-        yield from divided(NEAR, digests, writes, plan.layout.writes)
+        yield from divided(NEAR, duplicates, writes, plan.layout.writes)
 
 
 class NearDuplicates(beam.PTransform):

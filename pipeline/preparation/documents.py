@@ -17,7 +17,6 @@ from pipeline.records.metrics import CorpusCounts
 from pipeline.shards.holdout import LowestHashes, document_hash
 from pipeline.text import clean, sentences
 
-CHUNK = 4 * 2**20  # characters tokenized at once: fastest, with constant memory
 BLOCK = 2**16  # characters that a step takes at once
 TOKENIZED = r"texts with <unk>, @-@, @@, ▁ or -LRB- of tokenizers; take the raw form, hyphens by sed 's/ @\(.\)@ /\1/g'"
 ENDS = r"texts with \n for line ends, written twice; put line ends there"
@@ -118,31 +117,23 @@ class DocumentReader:
         self.filters = filters.build(config.filters, config.corpus.language)
         self.minimum_sentences = minimum_sentences(config)
 
-    def chunks(
+    def documents(
         self, splits: list[FileRange], account: DocumentCounts, report: Callable[[float, int], None]
-    ) -> Iterator[Kept]:
-        """Yield the accepted documents in chunks of about `CHUNK` characters.
+    ) -> Iterator[KeptDocument]:
+        """Yield the accepted documents of the splits.
 
-        A chunk may have documents of several splits. `account` has the counts of all splits that
-        are finished; `report` gets the bytes and documents read so far.
+        `account` has the counts of all splits that are finished; `report` gets the bytes and documents read so far.
         """
-        chunk: Kept = []
-        size, before = 0, 0
+        before = 0
         for split in splits:
             counts = DocumentCounts()
 
             def reached(position: int, counts: DocumentCounts = counts, before: int = before) -> None:
                 report(before + position, account.documents["read"] + counts.documents["read"])
 
-            for document in self.kept(split, counts, reached):
-                chunk.append(document)
-                size += len(document.text)
-                if size >= CHUNK:
-                    yield chunk
-                    chunk, size = [], 0
+            yield from self.kept(split, counts, reached)
             account.merge(counts)
             before += split.size
-        yield chunk
 
     def kept(
         self, split: FileRange, account: DocumentCounts, progress: Callable[[int], None]

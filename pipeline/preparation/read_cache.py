@@ -53,19 +53,17 @@ class ReadCache:
     def write(self, name: str, tables: Iterable[pa.Table], counts: Callable[[], Json]) -> None:
         """Write a unit: documents, and what `counts` returns when `tables` are over."""
         path = self.folder / name
-        with atomic_path(path) as temporary:
-            with temporary.open("wb") as file:
-                writer = None
-                for table in tables:
-                    writer = writer or pa.ipc.new_stream(file, table.schema)  # ids hardly compress
-                    writer.write_table(table.combine_chunks())
-                if writer is not None:
-                    writer.close()
-                end = json.dumps(counts()).encode()
-                file.write(end)
-            digest = bytes.fromhex(sha256(temporary))
-            with temporary.open("ab") as file:
-                file.write(END.pack(len(end), digest))
+        with atomic_path(path) as temporary, temporary.open("wb") as file:
+            writer = None
+            for table in tables:
+                writer = writer or pa.ipc.new_stream(file, table.schema)  # ids hardly compress
+                writer.write_table(table.combine_chunks())
+            if writer is not None:
+                writer.close()
+            end = json.dumps(counts()).encode()
+            file.write(end)
+            file.flush()
+            file.write(END.pack(len(end), bytes.fromhex(sha256(temporary))))
         if self.address:
             objects.client(self.address).put_file(f"{self.address}/{name}", path, sha256(path))
 

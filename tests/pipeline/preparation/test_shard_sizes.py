@@ -11,7 +11,7 @@ from pipeline import prepare
 from pipeline.beam import steps
 from pipeline.config import CorpusConfig, PrepareConfig, RunnerConfig
 from pipeline.errors import ConfigError, InputError, UserError
-from pipeline.preparation import dedup, documents, estimate, shard_sizes, shuffle, tokenize, write_shards
+from pipeline.preparation import dedup, estimate, shard_sizes, shuffle, tokenize, write_shards
 from pipeline.preparation.shard_sizes import buckets, check_sizes
 from pipeline.readers import FileRange
 from tests.support import preparing
@@ -156,7 +156,7 @@ def test_a_file_in_one_split_is_never_held_whole(corpus, tmp_path, monkeypatch, 
         return by_bucket(table, bounds)
 
     monkeypatch.setattr(steps, "by_bucket", measured)
-    monkeypatch.setattr(documents, "CHUNK", 1000)
+    monkeypatch.setattr(steps, "CHUNK", 1000)
     for module in (dedup, tokenize):
         monkeypatch.setattr(module, "MOST_HASHES", 40)
     monkeypatch.setattr(shuffle, "BUFFERED", 1600)
