@@ -87,18 +87,14 @@ def localise(stage: str, config: Config) -> Config:
     local = copy.deepcopy(config)
     for key, place in inputs(config).items():
         if in_store(place) and not key.startswith("corpus."):
-            read = _read_of(stage, key, config)
+            # Of shards that come as they are trained on, only those of validation are read before it begins.
+            data = getattr(config, "data", None) if key.startswith(("data.dir", "data.more")) else None
+            read = READS.get(stage, ("*",)) if getattr(data, "cache", None) is None else ("validation-*",)
             set_key(local, key, str(fetch_input(root_of(config.mirror), place, key, read)))
     for key in ("out", "workdir"):
         if in_store(getattr(local, key)):
             setattr(local, key, str(local_place(getattr(local, key), config.mirror)))
     return local
-
-
-def _read_of(stage: str, key: str, config: StageConfig) -> tuple[str, ...]:
-    """Return patterns of the names that a stage reads of an input before it begins."""
-    data = getattr(config, "data", None) if key.startswith(("data.dir", "data.more")) else None
-    return READS.get(stage, ("*",)) if getattr(data, "cache", None) is None else ("validation-*",)
 
 
 def shard_addresses(config: Any) -> dict[str, str]:
