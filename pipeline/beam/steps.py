@@ -152,37 +152,31 @@ class ComparePairs(Task):
         yield from divided(NEAR, duplicates, writes, plan.layout.writes)
 
 
-class NearDuplicates(beam.PTransform):
-    """Search for near duplicates by bands and signatures, in tasks none of which has all documents.
+@beam.ptransform_fn
+def near_duplicates(read: Any, plan: PreparePlan) -> beam.PCollection:  # Beam warns of a hint that is a tuple
+    """Return the documents to leave out, for the tasks that write them, from the bands and signatures.
 
-    A reading task leaves one entry per band of each document for the task of the band's key, and the
-    signature for the task of its hash. The rule is that of `pipeline.filtering.minhash`.
+    No task has all documents: a reading task leaves one entry per band of each document for the task of the
+    band's key, and the signature for the task of its hash. The rule is that of `pipeline.filtering.minhash`.
     """
-
-    def __init__(self, plan: PreparePlan):
-        super().__init__()
-        self.plan = plan
-
-    def expand(self, read: Any) -> beam.PCollection:  # Beam warns of a hint that is a tuple
-        """Return the documents to leave out, for the tasks that write them, from the bands and signatures."""
-        plan, (bands, signatures) = self.plan, read
-        paired = (
-            bands
-            | "By band" >> beam.GroupByKey()
-            | "Pair" >> beam.ParDo(PairCandidates(plan)).with_outputs(WANTED, main=PAIRS)
-        )
-        sent = (
-            (signatures, paired[WANTED])
-            | "Signatures and who needs them" >> beam.Flatten()
-            | "By document" >> beam.GroupByKey()
-            | "Send signatures" >> beam.ParDo(SendSignatures(plan))
-        )
-        return (
-            (paired[PAIRS], sent)
-            | "Pairs and signatures" >> beam.Flatten()
-            | "By larger document" >> beam.GroupByKey()
-            | "Compare" >> beam.ParDo(ComparePairs(plan))
-        )
+    bands, signatures = read
+    paired = (
+        bands
+        | "By band" >> beam.GroupByKey()
+        | "Pair" >> beam.ParDo(PairCandidates(plan)).with_outputs(WANTED, main=PAIRS)
+    )
+    sent = (
+        (signatures, paired[WANTED])
+        | "Signatures and who needs them" >> beam.Flatten()
+        | "By document" >> beam.GroupByKey()
+        | "Send signatures" >> beam.ParDo(SendSignatures(plan))
+    )
+    return (
+        (paired[PAIRS], sent)
+        | "Pairs and signatures" >> beam.Flatten()
+        | "By larger document" >> beam.GroupByKey()
+        | "Compare" >> beam.ParDo(ComparePairs(plan))
+    )
 
 
 class Merge(Task):
@@ -230,7 +224,7 @@ def build(pipeline: beam.Pipeline, plan: PreparePlan) -> beam.PCollection:
     if plan.layout.merges:
         parts = parts | "By place" >> beam.GroupByKey() | "Merge" >> beam.ParDo(Merge(plan))
     if plan.config.filters.near_duplicates is not None:
-        near = (read[BANDS], read[SIGNATURES]) | "Near duplicates" >> NearDuplicates(plan)
+        near = (read[BANDS], read[SIGNATURES]) | "Near duplicates" >> near_duplicates(plan)
         parts = (parts, near) | "With near duplicates" >> beam.Flatten()
     return parts | "By bucket" >> beam.GroupByKey() | "Write shards" >> beam.ParDo(WriteShards(plan))
 
