@@ -100,7 +100,7 @@ class ScheduleConfig(Section, key="schedule"):
     """
 
     _only = dict.fromkeys(("decay", "decay_share"), ("name", "wsd")) | {
-        "power": ("name", "polynomial", "wsd"),
+        "power": [("name", "polynomial", "wsd"), ("decay", "power")],
         "final_share": ("name", "linear", "polynomial", "cosine", "wsd"),
         "batch_share": ("first_batch",),
         "warmup_share": ("warmup_steps", None),

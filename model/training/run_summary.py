@@ -45,6 +45,7 @@ def announcement(run: Run, words: run_length.WordCounter) -> Iterator[str]:
             f"warning: ends after about {ends:,} of {plan.steps:,} steps, as `words` or `epochs` allow no more: "
             "its schedule will not end"
         )
+    yield from Schedule.of(config, plan.steps).warnings()
     expected = estimate.estimate_training(config, plan.model, run.peak * 1e12, run.world.size, state.step)
     if expected.worth_saying:
         yield f"train: {expected}"

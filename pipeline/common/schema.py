@@ -110,14 +110,24 @@ def walk_fields(config: Any) -> Iterator[tuple[str, str, Any]]:
 def without_effect(config: Any, prefix: str = "") -> Iterator[str]:
     """Yield a line for each value of a config dataclass that is not the default and that nothing reads."""
     for each in fields(config):
-        value, (other, *read_with) = getattr(config, each.name), getattr(config, "_only", {}).get(each.name, [""])
+        value = getattr(config, each.name)
         if is_dataclass(value):
             yield from without_effect(value, f"{prefix}{each.name}.")
-        elif other and value != default_of(each):
+        elif other := value != default_of(each) and switch_of(config, each.name):
             current = operator.attrgetter(other)(config)
-            if not (current in read_with if read_with else current and current != getattr(type(config), other, None)):
-                shown = "null" if current is None else current
-                yield f"{prefix}{each.name}={value} has no effect with {prefix}{other}={shown}"
+            shown = "null" if current is None else current
+            yield f"{prefix}{each.name}={value} has no effect with {prefix}{other}={shown}"
+
+
+def switch_of(config: Any, name: str) -> str | None:
+    """Return the field of a config dataclass by whose value another is not read; None if it is read."""
+    rules = getattr(config, "_only", {}).get(name, [])
+    for other, *read_with in rules if isinstance(rules, list) else [rules]:
+        current, usual = operator.attrgetter(other)(config), getattr(type(config), other, None)
+        read = current in read_with if read_with else current and current != usual
+        if not read and (current == usual or switch_of(config, other) is None):
+            return str(other)
+    return None
 
 
 def counted(each: Any, value: Any) -> Any:
@@ -185,7 +195,8 @@ class Section:
     """A part of a configuration under `key`; a new instance checks its fields' limits."""
 
     _prefix: ClassVar[str] = ""
-    _only: ClassVar[dict[str, tuple[Any, ...]]] = {}  # the field and its values with which one is read; or unless usual
+    # The field and its values with which one is read, or unless it has its usual one; several in a list.
+    _only: ClassVar[dict[str, Any]] = {}
     _yields: ClassVar[dict[str, tuple[str, ...]]] = {}  # a key, and those that it excludes: yields if those are typed
     _together: ClassVar[tuple[str, ...]] = ()  # those of them that may be typed together
 

@@ -208,7 +208,7 @@ class Part(Section, key="part"):
 
 @dataclass(kw_only=True)
 class Switched(Section):
-    _only = {"power": ("name", "b", "c"), "count": ("folder",), "stop": ("span",)}  # noqa: RUF012 -- a ClassVar of Section
+    _only = {"power": [("name", "b", "c"), ("span", 1)], "count": ("folder",), "stop": ("span",), "span": ("name", "b")}  # noqa: RUF012 -- a ClassVar of Section
 
     name: str = option("a")
     folder: str | None = option(None)
@@ -231,4 +231,7 @@ def test_what_another_value_switches_off_is_found():
     found = without_effect(Switched(power=2.0, count=3, inner=Switched(name="b", power=2.0)))
     assert list(found) == ["power=2.0 has no effect with name=a", "count=3 has no effect with folder=null"]
     assert list(without_effect(Switched(stop=2))) == ["stop=2 has no effect with span=1"]
-    assert not list(without_effect(Switched(name="b", power=2.0, folder="x", count=3, span=2, stop=1)))
+    assert not list(without_effect(Switched(name="b", folder="x", count=3, span=2, stop=1)))
+    assert list(without_effect(Switched(name="b", power=2.0, span=2))) == ["power=2.0 has no effect with span=2"]
+    idle = list(without_effect(Switched(name="c", power=2.0, span=2)))
+    assert idle == ["span=2 has no effect with name=c"], "what has no effect itself switches nothing off"
