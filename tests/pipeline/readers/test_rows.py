@@ -528,6 +528,7 @@ MARKS += ["A lamp. ||| Une.", "__label__a A lamp.", "Ann, [1.2 14:03]\nA lamp.",
 
 UNMARKED = ["The lamp (an old one) shines and shines, *really*, and does not rest.", "वह दिल्ली में रहता है|"]
 UNMARKED += ["Long, and cold,", "2023年 月曜日、ランプ", "In 10, 1:10 is\nJob 3:16\n= 2"]
+UNMARKED += ["[0:30.15] is late\nA lamp.", "{1}{2} are sets\nof A", "[INFORMATION]\nThe old lamp shines: so"]
 UNMARKED += ["Q: Why?\nA: a@b.de knows.\n\n@a\n" + "Yes.\n" * 29]
 
 
@@ -558,8 +559,9 @@ def test_what_is_not_prose_by_its_name_is_refused(reader, name, tmp_path):
      '{"text": "Words."}\n', "% a comment\n\\documentclass{article}\n", "WARC/1.0\r\nWARC-Type: warcinfo\r\n",
      "<TEI><text/></TEI>", '[\n {"text": "Words."}]', "From a@b Mon Jan 5 10:00:00 2026\nWords.\n", 'msgid "Words"\n',
      "<doc id=\"1\">\n<s>\nWords\tNNS\tword\nrun\tVB\trun\n", "From: a@b\nSubject: c\n\nWords.\n",
-     "To: a@b,\n c@d\nDate: c\n\nSo\n", "[00:12.00]Words.\n", "{0}{25}Words.\n", "[Script Info]\n", "@book{a,\n t={W}}",
-     "\\id GEN\n\\v 1 Words.\n", "# global.columns = ID FORM\n1\tWords\n", '<doc id="7">\nWords.\n', "a b O\n" * 3],
+     "To: a@b,\n c@d\nDate: c\n\nSo\n", "[0:12.00]Words.\n" * 2, "{0}{25}W.\n" * 2, "[Script Info]\n; A\n", "\\input a",
+     "\\id GEN\n\\v 1 Words.\n", "# global.columns = ID FORM\n1\tWords\n", '<doc id="7">\nWords.\n', "a b O\n" * 3,
+     "BEGIN:VCARD\n", "De\xa0: A <a@b>\nÀ : c@d\n\nSo\n", "a: b\nc:\n- d\n", "@book{a,\n t={W}}"],
 )  # fmt: skip
 @pytest.mark.parametrize("reader", ["text", "books", "lines"])
 def test_what_is_not_prose_by_its_beginning_is_refused(reader, text, tmp_path):
