@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import Any
+from unicodedata import normalize
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -34,8 +35,8 @@ def is_hidden(name: str) -> bool:
     return any(part.startswith(("_", ".")) and "=" not in part for part in name.split("/"))
 
 
-def live(found: list[File], listed: list[File]) -> list[File]:
-    """Return the files of tables that count today; `listed` are all of the folder, if it is one.
+def live(found: list[File], listed: list[File], *, pattern: bool = False) -> list[File]:
+    """Return the files of tables that count today; `listed` are all of the folder, if it is one, and of a `pattern` none.
 
     Raises:
         InputError: a table is of another kind or lacks a file, or its log cannot be read.
@@ -49,15 +50,22 @@ def live(found: list[File], listed: list[File]) -> list[File]:
         roots |= {str(folder) for folder in _upwards(found[0].parent)[:2]}
     for root in sorted(roots):
         if places.is_folder(places.at(f"{root}/{_LOG}")):
-            current = {f"{root}/{name}" for name in _current(root)}
-            if root in within and (lost := current.difference(map(str, whole.values()))):
+            current, below = {_composed(f"{root}/{name}") for name in _current(root)}, _composed(f"{root}/")
+            there = places.below(places.at(root)) if pattern or root in within else current
+            if lost := current.difference(map(_composed, there)):
                 raise InputError(f"this Delta table lacks {min(lost)}, which its log has; {_SAVED}", path=root)
-            found = [file for file in found if not (name := str(whole[file])).startswith(f"{root}/") or name in current]
+            names = {file: _composed(whole[file]) for file in found}
+            found = [file for file in found if not names[file].startswith(below) or names[file] in current]
         elif places.is_folder(places.at(f"{root}/metadata")) and places.matching(f"{root}/metadata/*.metadata.json"):
             raise InputError(ICEBERG, path=root)
         elif places.is_folder(places.at(f"{root}/.hoodie")):  # its files may lack the columns that say it
             raise InputError(HUDI, path=root)
     return found
+
+
+def _composed(name: object) -> str:
+    """Return a path as a log has it: a copy from another system may have its letters in two parts."""
+    return normalize("NFC", str(name))
 
 
 def _upwards(folder: File) -> list[File]:

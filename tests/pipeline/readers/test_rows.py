@@ -394,10 +394,13 @@ def test_of_a_delta_table_the_live_files_are_read(here, where, tmp_path, monkeyp
                                   {"add": {"path": "gone.parquet"}}, {"add": {"path": "file:///else/b.parquet"}},
                                   {"metaData": {"configuration": {"delta.columnMapping.mode": "name"}}}])  # fmt: skip
 def test_a_delta_table_that_needs_more_than_its_files_is_refused(more, tmp_path):
-    table(tmp_path, "a.parquet")
-    delta(tmp_path, [[{"add": {"path": "a.parquet"}}, more]])
-    with refused(InputError, "Delta", path=str(tmp_path)):
-        texts("parquet", tmp_path)
+    table(tmp_path, "a\u0301.parquet")
+    delta(tmp_path, [[{"add": {"path": "%C3%A1.parquet"}}]])
+    assert texts("parquet", tmp_path) == ["a\u0301.parquet"]
+    delta(tmp_path, [[{"add": {"path": "%C3%A1.parquet"}}, more]])
+    for place in (tmp_path, tmp_path / "*.parquet"):
+        with refused(InputError, "Delta", path=str(tmp_path)):
+            texts("parquet", place)
 
 
 def test_tables_of_iceberg_and_hudi_are_refused_by_name(tmp_path):
