@@ -180,7 +180,10 @@ def exported(config: ConvertConfig, out: Path, size: "ModelConfig", head: str | 
     from model.huggingface import model_card, onnx_export, sentence_model
 
     texts = texts_of(config, out, size.positions) if config.quantize else None
-    figures = onnx_export.write(out, untrained, texts) if config.exports else {}
+    try:
+        figures = onnx_export.write(out, untrained, texts) if config.exports else {}
+    except InputError as error:
+        raise error.but(**dict(zip(("key", "value"), *config.exports.items(), strict=True))) from error
     vectors = size.causal or "masked_head" in untrained or (out / sentence_model.MODULES).exists()
     plain = "feature-extraction" if vectors else "fill-mask"
     model_card.add_serving(out, model_card.TASKS[head] if head else plain, size.architecture, figures)

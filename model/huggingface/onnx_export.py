@@ -85,7 +85,7 @@ class Served(nn.Module):
         self.positions = bert_format.our_config(folder, content).positions
         self.kind = {theirs: kind for kind, theirs in names.tuned.items()}.get(named)
         if self.kind == CHOICE:
-            raise InputError(f"{named} is not exported as ONNX, which has no standard form of choices", "train")
+            raise InputError(f"{named} is not exported as ONNX, which has no standard form of choices")
         transformers.utils.logging.disable_progress_bar()
         load = getattr(transformers, named).from_pretrained
         self.model = load(folder, dtype=torch.float32, attn_implementation="eager").eval()
@@ -94,7 +94,7 @@ class Served(nn.Module):
         try:
             self.pooling = sentence_model.pooling_of(folder) if self.kind is None else None
         except ConfigError as error:  # whose key is that of `embed`
-            raise InputError(error.problem, "train") from error
+            raise InputError(error.problem) from error
         self.after = self.pooling.after if self.pooling else None  # a part of the graph
         given = self.model(**dict(zip(self.inputs, sample(self, 1, 2, 0), strict=True)))
         self.heads = {their: name for their, (ours, name) in HEADS.items() if their in given and ours not in untrained}
@@ -144,7 +144,7 @@ def write(folder: Path, untrained: Collection[str], texts: Texts | None) -> Json
 
     model = Served(folder, untrained)
     if sum(one.nbytes for one in model.state_dict().values()) > LARGEST:
-        raise InputError("is too large for a file of ONNX, 2 GiB; convert without onnx and quantize", "train")
+        raise InputError("is too large for a file of ONNX, 2 GiB; convert without onnx and quantize")
     (folder / FOLDER).mkdir(exist_ok=True)
     onnx.save(graph_of(model), folder / MODEL)
     difference = max(
@@ -259,9 +259,7 @@ def quantized(folder: Path, model: Served, texts: Texts) -> Json:
         figures |= {"metric": texts.metric, "fp32": fp32, "int8": int8}
     lost = figures.get("fp32", 0.0) - figures.get("int8", 0.0)
     if not (min(cosines) >= LEAST_COSINE and lost <= MOST_LOST):  # nor NaN
-        raise InputError(
-            f"int8 changes too much: {model_card.nearness(figures)}; use fp32, without quantize", "quantize", "int8"
-        )
+        raise InputError(f"int8 changes too much: {model_card.nearness(figures)}; use fp32, without quantize")
     return figures
 
 

@@ -367,7 +367,7 @@ def test_int8_is_compared_on_held_out_texts_and_said_in_the_card(run, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_classifier_is_exported_with_its_head_and_scored_on_its_dev_set(run, tmp_path):
+def test_a_classifier_is_exported_with_its_head_and_scored_on_its_dev_set(run, tmp_path, monkeypatch):
     converted(run)
     (tmp_path / "data").mkdir()
     for name in ("train", "dev"):
@@ -386,6 +386,10 @@ def test_a_classifier_is_exported_with_its_head_and_scored_on_its_dev_set(run, t
     assert sha256(tmp_path / "served" / "model.safetensors") == sha256(model / "model.safetensors")
     with refused(ConfigError, key="dtype"):
         converted(run, train=str(model), vocab=None, out=str(tmp_path / "half"), onnx=True, dtype="bf16")
+    monkeypatch.setattr(onnx_export, "LARGEST", 1)
+    for key, value in (("onnx", True), ("quantize", "int8")):
+        with refused(InputError, "too large", key=key):
+            converted(run, train=str(model), vocab=None, out=str(tmp_path / "large"), **{key: value})
 
 
 def test_what_no_training_changed_is_known_in_every_later_folder(run, tmp_path):

@@ -36,7 +36,7 @@ def is_hidden(name: str) -> bool:
 
 
 def live(found: list[File], listed: list[File], *, pattern: bool = False) -> list[File]:
-    """Return the files of tables that count today; `listed` are all of the folder, if it is one, and of a `pattern` none.
+    """Return the files of tables that count today; `listed` are all of the folder; of a `pattern`, none.
 
     Raises:
         InputError: a table is of another kind or lacks a file, or its log cannot be read.

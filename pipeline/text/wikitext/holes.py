@@ -113,10 +113,12 @@ def _whole(block: list[str], language: str, counts: Counter[str]) -> list[str]:
         return [HOLES.sub("", line) for line in block]
     line = " ".join([block[0], *(line.lstrip(_MARKERS) for line in block[1:])]).strip()
     item = line[: len(line) - len(line.lstrip(_MARKERS))]
-    sentences = [(HOLES.search(each), each) for each in split_sentences(line[len(item) :], language)]
-    lost = [KINDS[hole[0]] for hole, sentence in sentences if hole and _WORD.search(sentence)]
-    counts.update(f"sentences left out that lack {kind}" for kind in lost)
-    return [item + " ".join([sentence for hole, sentence in sentences if not hole]).replace("。 ", "。"), ""]
+    text = line[len(item) :]
+    for sentence in split_sentences(text, language):
+        if hole := HOLES.search(sentence):
+            text = text.replace(sentence, "", 1)  # with a space on either side, or with none in Chinese
+            counts.update([f"sentences left out that lack {KINDS[hole[0]]}"] * (_WORD.search(sentence) is not None))
+    return [item + text.replace("  ", " ").replace("。 ", "。").strip(), ""]
 
 
 _FUNCTION = re.compile(r"\\(log|ln|exp|sin|cos|tan|max|min|lim|det|dim|gcd|deg|mod)(?![A-Za-z])")

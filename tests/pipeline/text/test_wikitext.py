@@ -62,6 +62,7 @@ def test_sentences_with_holes_are_counted_by_kind_and_kept_where_asked():
     ("language", "wikitext", "expected"),
     [
         ("ja", "人は{{x}}で。{{y|本}}です。町{{要出典}}は{{y|a}}。{{要出典|範囲=新}}。本{{誰|d=x}}。", "新。本。"),
+        ("ja", "「人だ！」本は{{x}}で。「町」。人だ！本は{{x}}で。町だ！", "「人だ！」「町」。人だ！町だ！"),
         ("zh", "柏林（{{IPA|x}}）是首都。面积{{x}}。", "柏林是首都。"),
         ("de", "Berlin hat {{Einwohner|x}} Einwohner. Die Stadt{{Anm|1}} ist alt.", "Die Stadt ist alt."),
         ("ru", "Берлин ({{IPA|x}}) — столица{{нет АИ}}. В нём {{x}} жителей.", "Берлин — столица."),

@@ -347,11 +347,13 @@ def test_what_rows_lack_is_counted_or_named(tmp_path, wordpiece):
         ("EU (ORG)\nsays *\n", "B-"),
         ("TU ORG[1]\nBonn ORG[1]\nsays _\n", "B-"),
         ("EU B-ORG 0.9\nsays O 0.8\n", "task.label="),
+        ("EU\tNE=B-ORG|SpaceAfter=No\nsays\t_\n", "NE=B-ORG"),
+        ("EU\tSpaceAfter=No\nsays\t_\n", "SpaceAfter=No"),
         ("en:EU B-ORG\nen:says O\n", "sed 's/\\^en:"),
         ('{"text": "EU says", "label": [[0, 2, "ORG"]]}\n', "ner_tags"),
         ("T1\tORG 0 2\tEU\nT2\tPER 9 11\tMe\nR1\tOf Arg1:T1 Arg2:T2\tEU\n", "ner_tags"),
     ],
-    ids=["no mark", "CoNLL 2012", "WebAnno", "scores", "WikiANN", "spans of characters", "brat"],
+    ids=["no mark", "CoNLL 2012", "WebAnno", "scores", "MISC", "spaces", "WikiANN", "spans of characters", "brat"],
 )
 def test_words_and_tags_of_other_forms_are_refused_with_a_cure(tmp_path, wordpiece, text, cure):
     with refused(InputError, cure, path=str(tmp_path / "train")):
