@@ -199,8 +199,8 @@ def measure(sample: TextSample, tokenizer: WordPiece) -> dict[str, Any]:
     }
 
 
-def extend_vocabulary(config: VocabConfig, source: str, folder: Path | None = None) -> str:
-    """Return a tokenizer.json with the entries of `additions` and then learnt ones appended.
+def extend_vocabulary(config: VocabConfig, source: str, folder: Path | None = None) -> tuple[str, int]:
+    """Return a tokenizer.json with the entries of `additions` and then learnt ones appended, and how many are learnt.
 
     Existing ids do not change, so that a model's embeddings only have to be extended. The sample to
     learn from is stored in `folder` meanwhile.
@@ -216,7 +216,7 @@ def extend_vocabulary(config: VocabConfig, source: str, folder: Path | None = No
             config.existing,
         )
     known = dict.fromkeys(WordPiece(source).vocab)
-    added: list[str] = []
+    added, learnt = list[str](), list[str]()
     if config.additions is not None:
         listed = wordpiece.read_vocab(Path(config.additions))
         added = [word for word in listed if word not in known]
@@ -232,8 +232,8 @@ def extend_vocabulary(config: VocabConfig, source: str, folder: Path | None = No
         size = max(len(known) + config.learn, 100)
         learnt = [word for word in learn_entries(sample_corpus(config, folder), source, size) if word not in known]
         lost = find_altered(append_entries(spec, added + learnt), learnt)
-        added += [word for word in learnt if word not in lost][: config.learn]
-    return str(append_entries(spec, added).to_str(pretty=True))
+        learnt = [word for word in learnt if word not in lost][: config.learn]
+    return str(append_entries(spec, added + learnt).to_str(pretty=True)), len(learnt)
 
 
 def append_entries(spec: dict[str, Any], added: list[str]) -> Tokenizer:
@@ -262,15 +262,17 @@ def make(config: VocabConfig, out: Path) -> Result:
     sample: Iterable[str] = ()
     if config.existing is not None:
         source = existing_vocabulary.load(config)
-        before = WordPiece(source).size
+        before, learnt = WordPiece(source).size, 0
         if config.additions is not None or config.learn:
-            source = extend_vocabulary(config, source, out)
+            source, learnt = extend_vocabulary(config, source, out)
         tokenizer = WordPiece(source)
         summary = f"{before:,} entries from {config.existing}"
         figures["added"] = tokenizer.size - before
         if figures["added"]:
             summary += f", {figures['added']:,} added"
-        else:
+        if learnt < config.learn:
+            summary += f"; {learnt:,} of learn={config.learn:,}, the text has no more"
+        if not figures["added"]:
             tokenizer_folder.keep_files(Path(config.existing), out)
     else:
         sample = sample_corpus(config, out)

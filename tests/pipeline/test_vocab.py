@@ -289,6 +289,7 @@ def test_entries_are_added_after_those_that_are_there(books, small, tmp_path):
     found = [after[number] for number in ids]
     assert found[:2] == ["running", "cat"]
     assert found[-1] == "##ing"
+    assert "learn=" not in result.summary
     again, _ = make(books, tmp_path / "two", existing=str(small), additions=str(tmp_path / "more.txt"), learn=4)
     assert (again / "tokenizer.json").read_bytes() == (out / "tokenizer.json").read_bytes()
 
@@ -362,6 +363,7 @@ def test_capitals_are_learnt_by_a_tokenizer_that_keeps_them(small, tmp_path):
     assert result.figures["lowercase"] is False
     learnt = {*(out / "vocab.txt").read_text().splitlines()} - {*small.read_text().splitlines()}
     assert {"Berlin", "Brandenburg"} <= learnt
+    assert f"; {len(learnt)} of learn=60" in result.summary
 
 
 def test_what_any_normalizer_does_to_capitals_is_said_and_nothing_is_added_to_another_kind(books, tmp_path):
