@@ -8,7 +8,7 @@ import copy
 import difflib
 import re
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NoReturn, get_origin
 
@@ -221,15 +221,22 @@ def parse_run_argv(name: str, schema: type, argv: Words, asked: bool) -> Any:
         stage: validate_stage(config, stage, base, composing.typed_keys(entered, base)) for stage, base in bases.items()
     }
     composing.warn((*composing.find_repeated(argv), *without_effect(run)))
+    composing.warn(unread(run, bases, composing.typed_keys(entered)))  # not what a recipe or a plan says
+    return run
+
+
+def unread(run: RunConfig, bases: dict[str, str], typed: set[str]) -> Iterator[str]:
+    """Yield a line for each key `typed` for stages that none of them reads, and for steps that one has of its own."""
     lines: dict[str, list[str]] = {}  # of each key that evaluations share
     for stage, base in bases.items():
         for line in without_effect(run.stages[stage], f"{base}."):
             lines.setdefault(line.partition("=")[0], []).append(line)
+        if {"steps", key := f"{base}.steps"} <= typed:
+            yield f"steps={run.steps} gives way to {key}={run.stages[stage].steps}"
     sharing = Counter(bases.values())
-    lines = {key: repeats for key, repeats in lines.items() if len(repeats) == sharing[key.partition(".")[0]]}
-    keys = composing.typed_keys(entered)  # not what a recipe or a plan says
-    composing.warn(line for key, repeats in lines.items() for line in repeats if keys & {key, key.partition(".")[2]})
-    return run
+    for key, repeats in lines.items():
+        if len(repeats) == sharing[key.partition(".")[0]] and typed & {key, key.partition(".")[2]}:
+            yield from repeats
 
 
 def translate_error(error: Exception, stage: str | None = None) -> UserError:

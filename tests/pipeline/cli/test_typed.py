@@ -72,6 +72,8 @@ def test_a_recipe_of_ones_own_gives_way_and_says_so(tmp_path, capsys):
         (tmp_path / name / "mine.yaml").write_text(text)
     words = [f"--config-dir={tmp_path}", "recipe=mine", "corpus=mine"]
     typed = ["vocab.size=900", "train.schedule.warmup_share=0.2", "train.epochs=2", "prepare.source=S"]
+    composed(*words, "steps=9", "train.steps=8")
+    assert "steps=9 gives way to train.steps=8" in capsys.readouterr().err
     made = composed(*words, *typed).stages
     assert (made["vocab"].existing, made["train"].schedule.warmup_steps, made["train"].steps) == (None, None, None)
     assert (made["prepare"].corpus.path, made["vocab"].corpus.path) == (None, "PATH"), "of one stage alone"
