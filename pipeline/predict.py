@@ -89,6 +89,8 @@ def answerer(config: PredictConfig) -> tuple[Callable[[Rows], Replies], Coverage
     if not saved_model.is_tuned(folder):
         pretrained = PretrainedModel(config, wordpiece, int8)
         return lambda block: list(map(pretrained.answer, block)), wordpiece.coverage
+    if config.top != PredictConfig.top:
+        terminal.say(f"warning: top={config.top} has no effect with a fine-tuned model", sys.stderr)
     size, saved = saved_model.load(folder)
     tuned = TunedModel(saved, wordpiece, longest_of(config, size.positions), int8)
     if saved.model.config.kind == "tag":

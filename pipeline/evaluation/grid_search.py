@@ -560,8 +560,9 @@ def describe(found: Score, pretrained: str) -> str:
     random = "" if found.baseline is None else f"random initialisation {found.baseline:.3f}, "
     remark = significance.verdict(found)
     remarks = "".join(f", {one}" for one in found.remarks)
+    others = "".join(f", {one.title} {one.score:.3f}" for one in found.also.values())
     return (
-        f"{found.title}{sample} {found.metric_title} {found.score:.3f} "
+        f"{found.title}{sample} {found.metric_title} {found.score:.3f}{others} "
         f"({random}majority {found.majority:.3f}{f'; {remark}' if remark else ''}) "
         f"with {pretrained}{remarks}; {Coverage.of(found.coverage).line}"
     )
