@@ -24,7 +24,7 @@ from pipeline.common import counter_rng
 from pipeline.common.schema import built
 from pipeline.config import ConvertConfig, EvaluateConfig
 from pipeline.console.formatting import pluralize
-from pipeline.errors import BY_FORCE, ConfigError, InputError
+from pipeline.errors import BY_FORCE, ConfigError, InputError, UserError
 from pipeline.evaluation.task_types import open_task_type, read_sides
 from pipeline.records import checkpoint_folder
 from pipeline.records.manifest import MANIFEST, Manifest, Result, enclosing_manifest, require_manifest
@@ -182,7 +182,7 @@ def exported(config: ConvertConfig, out: Path, size: "ModelConfig", head: str | 
     texts = texts_of(config, out, size.positions) if config.quantize else None
     try:
         figures = onnx_export.write(out, untrained, texts) if config.exports else {}
-    except InputError as error:
+    except UserError as error:
         raise error.but(**dict(zip(("key", "value"), *config.exports.items(), strict=True))) from error
     vectors = size.causal or "masked_head" in untrained or (out / sentence_model.MODULES).exists()
     plain = "feature-extraction" if vectors else "fill-mask"

@@ -75,7 +75,8 @@ class Served(nn.Module):
         """Load a folder whose heads `untrained` have random weights.
 
         Raises:
-            InputError: It is of a kind that is not exported, or pools in a way that is not supported.
+            ConfigError: It pools in a way that is not supported.
+            InputError: It is of a kind that is not exported.
         """
         import transformers
 
@@ -91,10 +92,7 @@ class Served(nn.Module):
         self.model = load(folder, dtype=torch.float32, attn_implementation="eager").eval()
         given = strict_json.read_object(folder / vocabulary.TOKENIZER_CONFIG)["model_input_names"]
         self.inputs = [name for name in ("input_ids", "attention_mask", "token_type_ids") if name in given]
-        try:
-            self.pooling = sentence_model.pooling_of(folder) if self.kind is None else None
-        except ConfigError as error:  # whose key is that of `embed`
-            raise InputError(error.problem) from error
+        self.pooling = sentence_model.pooling_of(folder) if self.kind is None else None
         self.after = self.pooling.after if self.pooling else None  # a part of the graph
         given = self.model(**dict(zip(self.inputs, sample(self, 1, 2, 0), strict=True)))
         self.heads = {their: name for their, (ours, name) in HEADS.items() if their in given and ours not in untrained}
@@ -137,7 +135,7 @@ def write(folder: Path, untrained: Collection[str], texts: Texts | None) -> Json
     Compares on inputs of other shapes than traced, to detect sizes exported as constants.
 
     Raises:
-        InputError: The folder is of a kind that is not exported, or int8 changes too much.
+        ConfigError, InputError: The folder is of a kind that is not exported, or int8 changes too much.
         RuntimeError: The outputs of onnxruntime and PyTorch differ.
     """
     import onnx

@@ -46,8 +46,8 @@ FORM = (
 COMMANDS = read_table(__file__, "csv_commands.yaml")
 _INDEX = re.compile(r"-?\d+")
 _TAG = re.compile(f"[{OUTSIDE}0_-]|[{''.join(PREFIXES[1:])}][-_:].+")
-_BRACKETS = re.compile(r"\(.+|.+\[\d+\]")  # tags as of CoNLL-2012 and of WebAnno
-_MISC = re.compile(r"(?:\w++=[^|]*+\|)*(?:(?:Spaces?(?:After|Before)|NE)=|\w++=[BIESLUM][-_]).*")  # of CoNLL-U
+# Tags as of CoNLL-2012, of WebAnno, and in MISC of CoNLL-U.
+_FORMS = re.compile(r"\(.+|.+\[\d+\]|(?:\w++=[^|]*+\|)*(?:(?:Spaces?(?:After|Before)|NE)=|\w++=[BIESLUM][-_]).*")
 _BEGUN = re.compile(f"[BI{''.join(ALONE)}][-_]", re.IGNORECASE)
 _LISTS = re.compile("\"\\['[^']*'(.)")  # in a field of CSV, and what divides their items
 _LANGUAGE = re.compile(r"[a-z-]{2,12}:")  # before each word of WikiANN: `en:Anna`
@@ -236,10 +236,9 @@ def name_numbers(place: str, parsed: Parsed, labels: Tags) -> Parsed:
     if glued and all(tag.startswith(PREFIXES[1:]) for tag in entities):
         problem = f"tags such as {glued[0]} have no mark after B and I; write B-{glued[0][1:]}"
         raise InputError(problem, "task.label", path=place)
-    if misc := sorted(filter(_MISC.fullmatch, every)):
-        raise InputError(f"has fields of CoNLL-U such as {misc[0]} as tags; {FORM}", "task.label", path=place)
-    if any(map(_BRACKETS.fullmatch, every)):
-        raise InputError("has tags in brackets; write B-, I- and O", "task.label", path=place)
+    if other := sorted(filter(_FORMS.fullmatch, every)):
+        problem = f"has tags in brackets or fields, such as {other[0]}; write B-, I- and O"
+        raise InputError(problem, "task.label", path=place)
     if not all(map(tables.NUMBER.fullmatch, every)):
         return parsed
     if lost := [tag for tag in every if not tag.isdecimal() or int(tag) >= len(labels)]:

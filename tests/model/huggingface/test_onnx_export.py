@@ -14,7 +14,7 @@ from model.finetuning.embeddings import Embedder
 from model.finetuning.features import TruncationConfig, tokenize
 from model.finetuning.heads import BertWithHead, HeadConfig
 from model.huggingface import onnx_export
-from pipeline.errors import InputError
+from pipeline.errors import InputError, UserError
 from pipeline.tokenization.wordpiece import WordPiece
 from tests.model.served_folders import SIZES, made, of_sentences, pretrained, tuned
 from tests.support.refusals import refused
@@ -118,5 +118,5 @@ def test_what_has_no_standard_form_is_refused(tmp_path, make, said):
     folder = made(tmp_path, "bert", make)
     for path in folder.glob("*_Pooling/config.json"):
         path.write_text(json.dumps({"pooling_mode": "lasttoken"}))
-    with refused(InputError, said):
+    with refused(UserError, said):
         onnx_export.write(folder, [], None)
