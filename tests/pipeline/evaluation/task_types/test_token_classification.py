@@ -352,8 +352,12 @@ def test_what_rows_lack_is_counted_or_named(tmp_path, wordpiece):
         ("en:EU B-ORG\nen:says O\n", "sed 's/\\^en:"),
         ('{"text": "EU says", "label": [[0, 2, "ORG"]]}\n', "ner_tags"),
         ("T1\tORG 0 2\tEU\nT2\tPER 9 11\tMe\nR1\tOf Arg1:T1 Arg2:T2\tEU\n", "ner_tags"),
+        ("EU rejects\tB-ORG O\nPeter spoke\tB-PER O\n", None),
+        ("The year began with rain .\nNo one spoke .\nIt was then that he left the town for good .\n" * 5, None),
+        ("<html><body>\n<p>one two</p>\n</body></html>\n", None),
+        ("word O\nEU B-ORG\n" * 100, None),
+        ('{"data": [{"paragraphs": []}]}', None),
     ],
-    ids=["no mark", "CoNLL 2012", "WebAnno", "scores", "MISC", "spaces", "WikiANN", "spans of characters", "brat"],
 )
 def test_words_and_tags_of_other_forms_are_refused_with_a_cure(tmp_path, wordpiece, text, cure):
     with refused(InputError, cure, path=str(tmp_path / "train")):
@@ -406,22 +410,6 @@ def test_csv_is_refused_with_a_command_that_makes_columns_of_it(tmp_path, wordpi
 )
 def test_a_column_of_other_things_than_words_or_tags_is_refused(tmp_path, wordpiece, text, key):
     with refused(InputError, f"{key}=", key=key):
-        made(tmp_path, wordpiece, text)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "EU rejects\tB-ORG O\nPeter spoke\tB-PER O\n",
-        "The year began with rain .\nNo one spoke .\nIt was then that he left the town for good .\n" * 5,
-        "<html><body>\n<p>one two</p>\n</body></html>\n",
-        "word O\nEU B-ORG\n" * 100,
-        '{"data": [{"paragraphs": []}]}',
-    ],
-    ids=["a sentence a line", "prose", "HTML", "without empty lines", "SQuAD"],
-)
-def test_what_has_no_sentences_is_refused(tmp_path, wordpiece, text):
-    with refused(InputError, path=str(tmp_path / "train")):
         made(tmp_path, wordpiece, text)
 
 
