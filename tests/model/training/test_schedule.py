@@ -62,6 +62,8 @@ def test_two_phases_follow_one_schedule(schedule, first, second):
     schedule.first_step = first
     phases += [Schedule(schedule, second).lr_factor(step) for step in range(second)]
     assert phases == whole
+    schedule = ScheduleConfig(name="wsd", warmup_share=0.5, spread_steps=100, total_steps=1000)
+    assert Schedule(TrainConfig(steps=80, schedule=schedule).schedule, 80).warmup_steps == 50, "of the first steps"
 
 
 @given(st.integers(1, 64), st.integers(0, 500), st.floats(0, 1), st.integers(1, 80))
@@ -86,11 +88,6 @@ def test_a_decay_by_the_root_falls_fast_at_first():
     assert Schedule(schedule, 1000).lr_factor(600) == 1
     assert Schedule(schedule, 1000).lr_factor(700) == pytest.approx(0.5)  # a quarter of the decay
     assert Schedule(schedule, 1000).lr_factor(999) == pytest.approx(1 - (399 / 400) ** 0.5)
-
-
-def test_shares_of_the_first_steps_hold_for_a_part_of_a_longer_schedule():
-    schedule = ScheduleConfig(name="wsd", warmup_share=0.5, spread_steps=100, total_steps=1000)
-    assert Schedule(TrainConfig(steps=80, schedule=schedule).schedule, 80).warmup_steps == 50
 
 
 @pytest.mark.parametrize("beyond", [0, 1])

@@ -183,13 +183,6 @@ def test_a_folder_of_files_with_other_endings_names_the_pattern_that_reads_them(
     assert str(raised.value).endswith(f"='{tmp_path}/**/{glob}'")
 
 
-@pytest.mark.parametrize("reader", ["jsonl", "parquet"])
-def test_a_field_that_holds_others_names_them(reader, tmp_path):
-    path = rows_in(tmp_path, reader, [{"text": {"role": "a", "said": "b"}}])
-    with refused(InputError, r"corpus\.options\.text=text\.FIELD"):
-        read(config(reader, path))
-
-
 def test_a_file_whose_texts_are_all_null_has_empty_documents(tmp_path):
     pq.write_table(pa.table({"text": [None, None]}), tmp_path / "a.parquet")
     pq.write_table(pa.table({"text": ["b"]}), tmp_path / "b.parquet")
@@ -205,15 +198,12 @@ def test_a_parquet_file_may_have_any_name(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("reader", ["jsonl", "parquet"])
-def test_fields_of_null_are_null(reader, tmp_path):
+def test_fields_of_null_are_null_and_a_row_has_its_title(reader, tmp_path):
     path = rows_in(tmp_path, reader, [{"title": "A", "meta": {"text": "a"}}, {"title": "B", "meta": None}])
     found, _ = read(config(reader, path, options={"text": ["title", "meta.text"], "id": "title", "title": None}))
     assert [(document.id, document.text) for document in found] == [("A", "A\na"), ("B", "B")]
     assert texts(reader, path, text="meta.text") == ["a", ""]
 
-
-@pytest.mark.parametrize("reader", ["jsonl", "parquet"])
-def test_a_row_has_its_title_also_where_it_is_text(reader, tmp_path):
     path = rows_in(tmp_path, reader, [{"title": "A", "text": "a"}, {"title": None, "text": "b"}])
     found, _ = read(config(reader, path))
     assert [document.title for document in found] == ["A", ""]
@@ -223,7 +213,7 @@ def test_a_row_has_its_title_also_where_it_is_text(reader, tmp_path):
 
 @pytest.mark.parametrize("reader", ["jsonl", "parquet"])
 @pytest.mark.parametrize(("key", "value"), [("text", "gone"), ("id", "gone"), ("where", "gone > 2026")])
-def test_a_missing_field_names_the_key_that_chose_it(reader, key, value, tmp_path):
+def test_a_missing_field_names_the_key_that_chose_it_and_one_of_others_these(reader, key, value, tmp_path):
     path = rows_in(tmp_path, reader, [{"text": "a"}])
     with pytest.raises(InputError, match=f"set corpus.options.{key}{'=text' * (key == 'text')}$"):
         read(config(reader, path, options={key: value}))
@@ -231,6 +221,9 @@ def test_a_missing_field_names_the_key_that_chose_it(reader, key, value, tmp_pat
     path = rows_in(tmp_path / "gone=1", reader, [{"text": "a"}])
     with refused(InputError, f"corpus.path={path.parent},"):
         read(config(reader, path, options={key: value}))
+    path = rows_in(tmp_path, reader, [{"text": {"role": "a", "said": "b"}}])
+    with refused(InputError, r"corpus\.options\.text=text\.FIELD"):
+        read(config(reader, path))
 
 
 @pytest.mark.parametrize("reader", ["jsonl", "parquet"])
