@@ -227,16 +227,16 @@ def parse_run_argv(name: str, schema: type, argv: Words, asked: bool) -> Any:
 
 def unread(run: RunConfig, bases: dict[str, str], typed: set[str]) -> Iterator[str]:
     """Yield a line for each key `typed` for stages that none of them reads, and for steps that one has of its own."""
-    lines: dict[str, list[str]] = {}  # of each key that evaluations share
-    for stage, base in bases.items():
-        for line in without_effect(run.stages[stage], f"{base}."):
-            lines.setdefault(line.partition("=")[0], []).append(line)
-        if {"steps", key := f"{base}.steps"} <= typed:
-            yield f"steps={run.steps} gives way to {key}={run.stages[stage].steps}"
+    idle = [(base, line) for stage, base in bases.items() for line in without_effect(run.stages[stage], f"{base}.")]
+    idle_in = Counter(line.partition("=")[0] for _, line in idle)  # of each key that evaluations share
     sharing = Counter(bases.values())
-    for key, repeats in lines.items():
-        if len(repeats) == sharing[key.partition(".")[0]] and typed & {key, key.partition(".")[2]}:
-            yield from repeats
+    for base, line in idle:
+        key = line.partition("=")[0]
+        if idle_in[key] == sharing[base] and typed & {key, key.removeprefix(f"{base}.")}:
+            yield line
+    for stage, base in bases.items():
+        if {"steps", f"{base}.steps"} <= typed:
+            yield f"steps={run.steps} gives way to {base}.steps={run.stages[stage].steps}"
 
 
 def translate_error(error: Exception, stage: str | None = None) -> UserError:

@@ -85,20 +85,13 @@ def test_padding_of_any_length_hides_nothing_and_belongs_to_no_part(padding, tmp
 
 
 @pytest.mark.parametrize("pack", [bz2.compress, gzip.compress])
-def test_a_file_cut_off_is_an_error_with_its_place(pack, tmp_path):
-    data = pack(TEXT)[:-20]
-    path = write(tmp_path / "a", data)
-    with refused(InputError, f"byte {len(data)}", path=str(path)):
-        owned(FileRange(str(path), 0, len(data)))
-
-
-@pytest.mark.parametrize("pack", [bz2.compress, gzip.compress])
-def test_damage_is_an_error_with_its_place(pack, tmp_path):
-    data = bytearray(pack(TEXT))
-    data[len(data) // 2] ^= 0xFF
-    path = write(tmp_path / "a", bytes(data))
-    with refused(InputError, r"damaged|truncated", path=str(path)):
-        owned(FileRange(str(path), 0, len(data)))
+def test_a_file_cut_off_or_damaged_is_an_error_with_its_place(pack, tmp_path):
+    cut, damaged = pack(TEXT)[:-20], bytearray(pack(TEXT))
+    damaged[len(damaged) // 2] ^= 0xFF
+    for data, said in ((cut, f"byte {len(cut)}"), (damaged, r"damaged|truncated")):
+        path = write(tmp_path / "a", bytes(data))
+        with refused(InputError, said, path=str(path)):
+            owned(FileRange(str(path), 0, len(data)))
 
 
 @pytest.mark.parametrize(("data", "message"), [(b"", "empty"), (b"PK\x03\x04", "zip"), (b"7z\xbc\xaf\x27\x1c", "7z")])
