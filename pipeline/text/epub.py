@@ -19,7 +19,7 @@ from pipeline.storage.budget import PIECES, Budget, parsed_size, unzipped
 from pipeline.storage.places import BROKEN_ZIP
 from pipeline.text.book_text import Book, joined, without_licence
 from pipeline.text.encodings import decode_page
-from pipeline.text.html_text import plain_marks
+from pipeline.text.html_text import mark_heights, plain_heights
 from pipeline.text.wikitext import holes
 
 # Elements whose content is not text, and how they are counted; "": no part of a book.
@@ -149,7 +149,7 @@ class _Paragraphs(HTMLParser):
     def end(self) -> None:
         """End the current block."""
         self.end_mark()
-        if block := "".join(self.open).strip():
+        if block := plain_heights("".join(self.open)).strip():
             self.found.append(block)
         self.open.clear()
         self.reading = False
@@ -195,7 +195,7 @@ def blocks(page: str, passed: Counter[str]) -> list[str]:
         return re.split(r"\n\s*\n", page.strip())
     parser = _Paragraphs()
     subset = _SUBSET.match(page)
-    parser.feed(plain_marks(page[subset.end() :] if subset else page))
+    parser.feed(mark_heights(page[subset.end() :] if subset else page))
     # The parser's own end looks for the end of each open tag again: quadratic.
     for text in _ANY_TAG.split(parser.rawdata):
         parser.handle_data(unescape(text))

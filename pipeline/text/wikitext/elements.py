@@ -4,7 +4,7 @@ import re
 from collections import Counter
 
 from pipeline.common.tables import read_table
-from pipeline.text.html_text import plain_marks
+from pipeline.text.html_text import mark_heights, plain_heights
 from pipeline.text.wikitext import brackets
 from pipeline.text.wikitext.holes import CODE, END, FORMULA, TAG, spoken
 
@@ -88,7 +88,6 @@ def strip_tags(text: str, counts: Counter[str]) -> str:
     text = _POEM.sub(lambda match: "\n\n" + match[1].replace("\n", "\n\n") + "\n\n", text)
     if "tabber>" in text:
         text = _TAB.sub("\n\n", text)
-    text = plain_marks(text)
     unknown = set[str]()
 
     def between(match: re.Match[str]) -> str:
@@ -97,7 +96,7 @@ def strip_tags(text: str, counts: Counter[str]) -> str:
             unknown.add(name)
         return _BETWEEN.get(name, match[0])
 
-    text = _TAG.sub(between, text)
+    text = plain_heights(_TAG.sub(between, mark_heights(text)))
     if unknown:
         element = _element(*sorted(unknown, reverse=True)[:_MOST])
         text, elements = re.subn(element, _prose, text, flags=re.IGNORECASE)

@@ -9,6 +9,7 @@ import itertools
 import re
 from collections import Counter
 
+from pipeline.text.html_text import EVEN, LOWERED, plain_heights
 from pipeline.text.sentences import split_sentences
 
 FORMULA, CODE, TEMPLATE, TAG, PAGE, SOUND = "\ufde0\ufde1\ufde2\ufde3\ufde4\ufde5"
@@ -20,7 +21,7 @@ _WORD = re.compile(r"\w")
 _MARKERS = "*#:; \t"  # of lists
 END = re.compile(r"[.!?。！？।…][\"'”’»）)\]]*$")
 
-_BRACKET = re.compile(r"[(（](?<![A-Za-z0-9]\()[^()（）\n]*+[)）]|\[[^()（）\[\]\n]*+\]")
+_BRACKET = re.compile(r"( ?)([(（](?<![A-Za-z0-9]\()[^()（）\n]*+[)）]|\[[^()（）\[\]\n]*+\])")
 # With its label: `Greek: {{a}}`, or of a pronunciation one word, `pronounced {{ipa|a}}`.
 _PART = re.compile(
     rf"(?:^|[;,、，；]|(?<= )[–—/-](?= ))(?:[^\d;,:、，；：]*+[:：]|\s*+[a-zà-ÿ]++(?=\s*+{SOUND}))?"
@@ -38,14 +39,14 @@ _SHOWN = re.compile(f"[{FORMULA}{CODE}]")  # may be displayed, as a paragraph of
 
 def _bracket(match: re.Match[str]) -> str:
     """Remove the parts of a bracket that are nothing but holes, and pronunciations; no part of a pair or interval."""
-    bracket = match[0]
+    blank, bracket = match.groups()
     kinds = set(HOLES.findall(bracket))
     if not kinds or (bracket[0] == "[" and kinds != {SOUND}):
-        return bracket
+        return match[0]
     inner = _PART.sub("", bracket[1:-1]).replace(SOUND, "").replace("[]", "").strip(" ;,:、，；：–—/-")
     if not _WORD.search(inner):
-        return "()" * match.string[: match.start()].endswith(" ")  # which goes with the blank
-    return bracket if FORMULA in kinds else bracket[0] + inner + bracket[-1]
+        return ""
+    return match[0] if FORMULA in kinds else blank + bracket[0] + inner + bracket[-1]
 
 
 def _note(run: re.Match[str]) -> str:
@@ -129,7 +130,7 @@ _STYLE = re.compile(
 _GROUP = re.compile(r"(?<![\^_])\{([\w\s.]*)\}")
 _COMMAND = re.compile(r"\\([A-Za-z]+)")
 _NAMES = {"infty": "∞", "cdot": "·", "to": "→", "neq": "≠", "dots": "…", "ldots": "…", "cdots": "…"}
-_SCRIPT = re.compile(r"(\d?) ?([_^]) ?(?:\{ ?(-?\w{1,4}) ?\}|(-?\w))(?=(\d|_ ?\{? ?\d)?)")
+_SCRIPT = re.compile(r" ?(?:(\^)|_) ?(?:\{ ?(-?\w{1,4}) ?\}|(-?\w))")
 _SPOKEN = re.compile(r"[\w .,:;()+−=<>≤≥≠≈±×·÷/'|!^*→←∞∈⊂≡∼…%°′-]{1,32}")
 
 
@@ -137,13 +138,6 @@ def spoken(formula: str) -> str:
     """Return a short formula of TeX as plain text, such as `x`, `H2O` or `x^2 + y^2 = r^2`; empty if it has none."""
     text = _GROUP.sub(r"\1", _STYLE.sub(" ", _FUNCTION.sub(r" \1 ", formula)))
     text = _COMMAND.sub(lambda name: _NAMES.get(name[1]) or html.entities.html5.get(f"{name[1]};", name[0]), text)
-    text = _SCRIPT.sub(_scripted, " ".join(text.split())).replace("( ", "(").replace(" )", ")")
+    scripted = _SCRIPT.sub(lambda at: (at[1] or LOWERED) + (at[2] or at[3]) + EVEN, " ".join(text.split()))
+    text = plain_heights(scripted).replace("( ", "(").replace(" )", ")")
     return text if _SPOKEN.fullmatch(text) and _WORD.search(text) else ""
-
-
-def _scripted(found: re.Match[str]) -> str:
-    """Return an exponent or index, apart from digits next to it."""
-    digit, kind, group, single, following = found.groups("")
-    script = group or single
-    mark = "^" if kind == "^" else "_" if digit and script[0].isdigit() else ""
-    return f"{digit}{mark}{script}{' ' if following and script[-1].isdigit() else ''}"
