@@ -23,6 +23,7 @@ class Prose(xml_prose.Prose):
     """Prose of an article, without references to others."""
 
     counted = _COUNTED
+    particular = frozenset(("xref", "sup", "alternatives", "inline-formula"))
 
     def drops(self, element: Element, name: str) -> bool:
         """Return whether an element is the mark of a note, or raised references alone."""

@@ -10,6 +10,7 @@ from pipeline.readers import formats
 from pipeline.readers.base import Document, Documents, FileRange, ReadLog
 from pipeline.readers.io import xml_prose
 from pipeline.text.book_text import LineEnds
+from pipeline.text.html_text import EVEN, LOWERED, RAISED
 
 _BLOCKS = (
     "p head l ab item sp speaker stage div lg list row cell text body front back abstract salute signed u post entry "
@@ -41,6 +42,8 @@ class Prose(xml_prose.Prose):
 
     ends: LineEnds  # of the text
     counted = _COUNTED
+    edges = dict.fromkeys(_APART.split(), _EDGE)
+    particular = frozenset(("ref", *_ONE_OF, "lb", "w", "pc", "hi", "pb", "cb"))
 
     def refers(self, element: Element, name: str) -> bool:
         """Return whether an element refers to other works."""
@@ -54,19 +57,18 @@ class Prose(xml_prose.Prose):
         self.counts["rdg"] += len(element) - 1 if name != "choice" else 0
         return (rank or list(element))[:1]
 
-    def before(self, element: Element, name: str) -> str:
-        """Return a mark for a line end, or for a word."""
-        if name == "lb":
-            return _BROKEN if element.get("break") == "no" else "\n"
+    def around(self, element: Element, name: str) -> tuple[str, str]:
+        """Return marks of line ends, words and their joins, and of what is raised or lowered."""
         if name in ("w", "pc"):
-            return _WORD + (_GLUE if element.get("join") in ("left", "both") else "")
-        if name == "hi" and "sup" in element.get("rend", "") + element.get("rendition", ""):
-            return super().before(element, "sup")
-        return _BROKEN if name in ("pb", "cb") and element.get("break") == "no" else ""
-
-    def after(self, element: Element, name: str) -> str:
-        """Return a mark where the next word is joined."""
-        return _GLUE if name in ("w", "pc") and element.get("join") in ("right", "both") else ""
+            join = element.get("join")
+            return _WORD + _GLUE * (join in ("left", "both")), _GLUE * (join in ("right", "both"))
+        if name == "hi":
+            looks = f"{element.get('rend')} {element.get('rendition')}"
+            mark = RAISED if "sup" in looks else LOWERED if "sub" in looks else ""
+            return mark, EVEN * bool(mark)
+        if name in ("lb", "pb", "cb"):
+            return _BROKEN if element.get("break") == "no" else "\n" * (name == "lb"), ""
+        return super().around(element, name)
 
     def finished(self, paragraph: str) -> str:
         """Return a paragraph whose words are whole and single spaces apart."""
@@ -75,7 +77,7 @@ class Prose(xml_prose.Prose):
             text = re.sub(rf"(?:[-¬⸗=]|(?<!\s))\s*+{_BROKEN}\s*+", "", text)
         # No blank tells where words are joined.
         glued = _WORD in text and len(_TOUCHING.findall(text)) > len(_SPACED.findall(text))
-        text = _EDGES.sub(" ", text).replace(_EDGE, "")
+        text = _EDGES.sub(" ", text).replace(_EDGE, "") if _EDGE in text else text
         if _WORD in text:
             if glued:
                 text = text.replace(_WORD, f" {_WORD}")
@@ -94,10 +96,9 @@ class Reader(xml_prose.XmlFiles):
         """Yield the works of the files that begin in the file range."""
         for name, root in self.roots(file_range, log, "TEI", "TEI.2"):
             prose = Prose(_BLOCKS, _DROPPED, _BETWEEN)
-            prose.edges |= dict.fromkeys(_APART.split(), _EDGE)
             space = root.tag.rpartition("}")[0] + "}" if "}" in root.tag else ""
             parts = [*root.iterfind(f".//{space}profileDesc/{space}abstract"), *root.iterfind(f"{space}text")]
-            pieces = "\0".join(piece for part in parts for piece in ("".join(prose.pieces(part)), ""))
+            pieces = "".join(f"{prose.pieces(part)}\0" for part in parts)
             prose.ends = LineEnds(pieces, log.notes)
             text = prose.sentences(prose.divided(pieces), self.corpus.language, log.notes)
             yield Document(name, text)

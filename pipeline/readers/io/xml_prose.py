@@ -1,10 +1,12 @@
 """The paragraphs of an element of XML."""
 
 import contextlib
+import functools
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from html.entities import html5
+from itertools import chain, repeat
 from typing import Any, cast
 from xml.etree.ElementTree import Element, ParseError, XMLParser, XMLPullParser
 
@@ -13,68 +15,60 @@ from pipeline.readers.base import FileRange, ReadLog
 from pipeline.readers.io import archives
 from pipeline.storage import budget
 from pipeline.text import encodings
+from pipeline.text.html_text import BEFORE, EVEN, JOINTS, plain_heights
 from pipeline.text.wikitext import holes
 
 # Also encodings that the parser does not know, and numbers that are none.
 MALFORMED = (ParseError, ValueError, LookupError)
+_REPAIRED = "files of XML in another encoding than they declare, or the parser lacks, or with entities of no DTD"
+# The beginning of a document in which no DTD elsewhere may have other entities: one that it lacks is an error.
+_FIRST = re.compile(r"\A\s*+(<\?xml\b[^>]*+>)?\s*+(?:<!DOCTYPE\s++[\w:.-]++\s*+>|(?!(?s:.*)<!DOCTYPE))")
 _OTHER = "use +corpus=html after renaming it to .html"
 _NAMED, _DECLARED = re.compile(rb"&([A-Za-z][\w.-]*+);"), re.compile(rb"<!ENTITY\s++([\w.-]++)")
 _ENTITIES = {name.removesuffix(";"): text for name, text in html5.items()}
 # What references leave where they stood in brackets.
 _LEFT, _FROM, _TO = "\x04", "\x05", "\x06"  # a reference left out; one that is part of a sentence
 _REFERENCE = rf"(?:[\s,;–-]|and|see|e\.g\.|{_LEFT}|{_FROM}[^{_FROM}{_TO}]*+{_TO})"
-_EMPTY = re.compile(rf"(?<!\s)\s*+[(\[](?=[^()\[\]{_LEFT}{_FROM}]*+[{_LEFT}{_FROM}]){_REFERENCE}++[)\]]")
-_HOLE = re.compile(rf"(?<!\s)(\s*+){_LEFT}(?:[\s,–-]*+{_LEFT})*+(?=([.,;:!?)\]]|\s|$)?)")
-
-
-_RAISED, _LOWERED, _EVEN = "\x07", "\x0e", "\x0f"  # the last ends either
-_HEIGHT = re.compile(
-    rf"(?<=\d){_EVEN}?(?:{_RAISED}(?=[-\u2212\u2013+]?\d|[knx]\b)|({_LOWERED})(?=\d))|(?<=\d)({_EVEN})(?={_LOWERED}?\d)"
-)
-_HEIGHTS = dict.fromkeys(map(ord, (_RAISED, _LOWERED, _EVEN)))
-_MARKS = dict.fromkeys(map(ord, (_FROM, _TO)))
-_JOINTS = {"msup": _RAISED, "msub": _LOWERED, "mfrac": "/"}  # of MathML: what is between the two parts
+_EMPTY = re.compile(rf"[(\[](?=[^()\[\]{_LEFT}{_FROM}]*+[{_LEFT}{_FROM}]){_REFERENCE}++[)\]]")
+_HOLE = re.compile(rf"{_LEFT}(?:[\s,–-]*+{_LEFT})*+")
+# Of MathML, in which blanks between elements mean nothing.
+_LAYOUT = "math mrow mstyle mpadded munder mover semantics"
+_JOINTS = {name: list[str]() for name in _LAYOUT.split()} | JOINTS
+_BEFORE = BEFORE | {"break": " ", "mspace": " "}
+_AFTER = dict.fromkeys(("sup", "sub", *JOINTS), EVEN)
 _TEX = ("formula", "tex-math", "inline-graphic")  # a picture within a sentence is one, or a letter
 
 
 def _closed_up(paragraph: str) -> str:
-    """Return a paragraph without what references leave in it; no blanks before a mark, or two in a row."""
-    whole = _HOLE.sub(lambda hole: hole[1] if hole[2] is None else "", _EMPTY.sub("", paragraph))
-    return whole.translate(_MARKS)
+    """Return a paragraph without what references leave in it: blanks and marks around them, and brackets."""
+    parts = _HOLE.split(_EMPTY.sub(_LEFT, paragraph))
+    for number, after in enumerate(parts[1:], 1):
+        before, following = parts[number - 1].rstrip(), after[:1]
+        if before[-1:] in ("(", "[") and following in (",", ";"):
+            parts[number] = after[1:].lstrip()
+        elif before[-1:] == following == "." and after[:2] != "..":  # of `et al. [1].`
+            parts[number] = after[1:]
+        elif following in (")", "]") and before[-1:] in (",", ";"):
+            before = before[:-1]
+        elif following and not following.isspace() and following not in ".,;:!?)]":
+            continue
+        parts[number - 1] = before
+    return "".join(parts).replace(_FROM, "").replace(_TO, "")
 
 
 def local(element: Element) -> str:
     """Return the name of an element without its namespace; of a comment none."""
-    return element.tag.rpartition("}")[2] if isinstance(element.tag, str) else ""
+    return _local(element.tag)
+
+
+@functools.lru_cache(1 << 10)
+def _local(tag: object) -> str:
+    return tag.rpartition("}")[2] if isinstance(tag, str) else ""
 
 
 def events(parser: "XMLPullParser[Any]") -> Iterator[tuple[str, Element]]:
     """Return the parser's pending start and end events."""
     return cast(Iterator[tuple[str, Element]], parser.read_events())
-
-
-def unknown_entities(raw: bytes) -> set[str]:
-    """Return the names of entities that only a DTD in another file can declare."""
-    named = set(_NAMED.findall(raw)) - set(_DECLARED.findall(raw)) if b"<!DOCTYPE" in raw else set[bytes]()
-    return {name for name in map(bytes.decode, named) if name not in _ENTITIES}
-
-
-def parse(raw: bytes, room: budget.Budget, unknown: set[str], encoding: str | None = None) -> Element:
-    """Parse a document, whose entities may be those of HTML; its `encoding` is what it declares.
-
-    `unknown` entities become U+FFFD.
-
-    Raises:
-        xml.etree.ElementTree.ParseError: it is not well-formed.
-        ValueError: the parser does not know its encoding.
-    """
-    room.take(budget.parsed_size(raw, budget.PIECES))
-    parser: XMLParser[Any] = XMLParser(encoding=encoding)
-    parser.entity.update(_ENTITIES)
-    parser.entity.update(dict.fromkeys(unknown, "\ufffd"))
-    parser.feed(raw.lstrip(b" \t\r\n"))
-    root: Element = parser.close()
-    return root
 
 
 class XmlFiles(archives.FileReader):
@@ -100,27 +94,39 @@ class XmlFiles(archives.FileReader):
                 log.reject(why, name, offer_skip=False)
 
     def _root(self, name: str, raw: bytes, log: ReadLog) -> Element:
-        unknown = unknown_entities(raw)
-        log.notes.update(["files with entities of a DTD elsewhere, read as \ufffd"] * bool(unknown))
         try:
-            return parse(raw, self._budget(name), unknown)
+            return self._parsed(name, raw, log)
         except MALFORMED:
             text = encodings.decode_page(raw, self.corpus.language, self.corpus.encoding).removeprefix("\ufeff")
             with contextlib.suppress(*MALFORMED):
-                raw = text.encode()
-                root = parse(raw, self._budget(name), unknown_entities(raw), "utf-8")
-                log.notes["files of XML in another encoding than they declare, or in one that the parser lacks"] += 1
+                root = self._parsed(name, _FIRST.sub(r'\1<!DOCTYPE _ SYSTEM "_">', text).encode(), log, "utf-8")
+                log.notes[_REPAIRED] += 1
                 return root
             raise
+
+    def _parsed(self, name: str, raw: bytes, log: ReadLog, encoding: str | None = None) -> Element:
+        """Parse a document, whose entities may be those of HTML; others, which only a DTD declares, become U+FFFD."""
+        self._budget(name).take(budget.parsed_size(raw, budget.PIECES))
+        parser: XMLParser[Any] = XMLParser(encoding=encoding)
+        named = set(_NAMED.findall(raw)) - set(_DECLARED.findall(raw)) if b"<!DOCTYPE" in raw else set[bytes]()
+        unknown = {name for name in map(bytes.decode, named) if name not in _ENTITIES}
+        parser.entity.update(_ENTITIES | dict.fromkeys(unknown, "\ufffd"))
+        parser.feed(raw.lstrip(b" \t\r\n"))
+        root: Element = parser.close()
+        log.notes.update(["files with entities of a DTD elsewhere, read as \ufffd"] * bool(unknown))
+        return root
 
 
 class Prose:
     """Paragraphs are what `blocks` divide; `dropped` elements, and `apart`, between words, are left out and counted."""
 
     counted: Mapping[str, str] = {}  # what is said of elements that are left out
+    edges: Mapping[str, str] = {}  # what is put before and after other elements
+    particular = frozenset[str]()  # names of elements that the methods below are asked for
 
     def __init__(self, blocks: str, dropped: str, apart: str = ""):
-        self.edges, self.counts = dict.fromkeys(blocks.split(), "\0"), Counter[str]()
+        edges = {**dict.fromkeys(blocks.split(), "\0"), **self.edges}
+        self.begin, self.end, self.counts = _BEFORE | edges, _AFTER | edges, Counter[str]()
         self.left = dict.fromkeys(apart.split(), f" {_LEFT}") | dict.fromkeys(dropped.split(), "")
 
     def sentences(self, paragraphs: list[str], language: str, notes: Counter[str]) -> str:
@@ -130,12 +136,11 @@ class Prose:
 
     def paragraphs(self, element: Element) -> list[str]:
         """Return the paragraphs of an element, in order."""
-        return self.divided("".join(self.pieces(element)))
+        return self.divided(self.pieces(element))
 
     def divided(self, pieces: str) -> list[str]:
         """Return the paragraphs of pieces."""
-        if _RAISED in pieces or _LOWERED in pieces:
-            pieces = _HEIGHT.sub(lambda at: " " if at[2] else "_" if at[1] else "^", pieces).translate(_HEIGHTS)
+        pieces = plain_heights(pieces)
         refers = _LEFT in pieces or _FROM in pieces
         paragraphs = (self.finished(_closed_up(each) if refers else each).strip() for each in pieces.split("\0"))
         return list(filter(None, paragraphs))
@@ -144,37 +149,47 @@ class Prose:
         """Return a paragraph as its pieces make it."""
         return " ".join(paragraph.split())
 
-    def pieces(self, element: Element) -> Iterator[str]:
-        """Yield the texts in an element; a NUL, which XML has not, divides paragraphs."""
+    def pieces(self, element: Element) -> str:
+        """Return the text in an element; a NUL, which XML has not, divides paragraphs."""
+        said, begin, end, particular = list[str](), self.begin, self.end, self.particular
+        unlike = self.left.keys() | particular | set(_TEX) | {""}
         # No recursion: elements may be nested as deep as a stranger likes.
-        ahead: list[Element | str] = [element]
+        ahead: list[Element | str | None] = [element]
         while ahead:
             each = ahead.pop()
-            if isinstance(each, str):
-                yield each
+            if each is None or isinstance(each, str):
+                said.append(each or "")
                 continue
             name = local(each)
-            if name in self.left or not name or self.drops(each, name):
-                self.counts[name] += bool(name)
-                yield self.left.get(name, _LEFT if name else "")
+            if name in unlike and (instead := self._instead(each, name)) is not None:
+                said.append(instead)
                 continue
-            if self.refers(each, name):
-                said = "".join(each.itertext())
-                part = re.search(r"[^\W\d_]", said) and not said.lstrip().startswith(("(", "["))
-                self.counts[name] += not part
-                yield f"{_FROM}{said}{_TO}" if part else _LEFT
-                continue
-            if name in _TEX and each.find("{*}math") is None:
-                tex = "".join(each.itertext()).rpartition(r"\begin{document}")[2].partition(r"\end{document}")[0]
-                shown = holes.spoken(tex.strip().strip("$"))
-                self.counts[name] += not shown
-                yield shown or holes.FORMULA
-                continue
-            edge, joint = self.edges.get(name, ""), _JOINTS.get(name, "")
-            yield edge + self.before(each, name) + (each.text or "")
-            ahead.append(edge + self.after(each, name))
-            inner = [part for one in reversed(self.children(each, name)) for part in (joint or one.tail or "", one)]
-            ahead += inner[bool(joint) :]
+            before, after, inner, joints = begin.get(name, ""), end.get(name, ""), list(each), _JOINTS.get(name)
+            if name in particular:
+                before, after, inner = *self.around(each, name), self.children(each, name)
+            said.append(before + (each.text or "") if joints is None or not inner else before)
+            ahead.append(after)
+            if inner:
+                tails = (one.tail for one in inner) if joints is None else chain(joints, repeat(""))
+                ahead += reversed([part for pair in zip(inner, tails, strict=False) for part in pair])
+        return "".join(said)
+
+    def _instead(self, element: Element, name: str) -> str | None:
+        """Return what is read instead of an element that is left out, refers to others or is a formula of TeX."""
+        if name in self.left or not name or (name in self.particular and self.drops(element, name)):
+            self.counts[name] += bool(name)
+            return self.left.get(name, _LEFT if name else "")
+        if name in self.particular and self.refers(element, name):
+            said = "".join(element.itertext())
+            part = re.search(r"[^\W\d_]", said) and not said.lstrip().startswith(("(", "["))
+            self.counts[name] += not part
+            return f"{_FROM}{said}{_TO}" if part else _LEFT
+        if name in _TEX and element.find("{*}math") is None:
+            tex = "".join(element.itertext()).rpartition(r"\begin{document}")[2].partition(r"\end{document}")[0]
+            shown = holes.spoken(tex.strip().strip("$"))
+            self.counts[name] += not shown
+            return shown or holes.FORMULA
+        return None
 
     def drops(self, element: Element, name: str) -> bool:
         """Return whether an element is left out, for more than its name."""
@@ -188,10 +203,6 @@ class Prose:
         """Return the elements that are read of those in an element."""
         return list(element)
 
-    def before(self, element: Element, name: str) -> str:
-        """Return what an element puts before its text."""
-        return {"sup": _RAISED, "sub": _LOWERED, "break": " ", "msqrt": "√"}.get(name, "")
-
-    def after(self, element: Element, name: str) -> str:
-        """Return what an element puts after its text."""
-        return _EVEN if name in ("sup", "sub") else ""
+    def around(self, element: Element, name: str) -> tuple[str, str]:
+        """Return what is put before and after the text of an element."""
+        return self.begin.get(name, ""), self.end.get(name, "")
