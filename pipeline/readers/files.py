@@ -67,7 +67,7 @@ def files_of(
         found = places.matching(place, left_out)
         for file in found:
             formats.check_name(corpus, file.name, ends)
-    found = table_logs.live(found, files, pattern=glob.has_magic(place)) if rows else found
+    found = table_logs.live(found, files, place) if rows else found
     file_search.say_left_out(place, len(left_out))
     if found:
         apart = {file for file in found if ".zip" not in suffixes and file.name.lower().endswith(ARCHIVES)}

@@ -325,11 +325,11 @@ def matching(pattern: str, left_out: set[Path] | None = None) -> list[File]:
     by_name = isinstance(top._store, Client)  # listed by the beginning of a name, others by folder
     listed = f"{fixed}*" if by_name else fixed.rpartition("/")[0]
     parts = top.address.split("/")
-    return sorted(file for file in Remote(listed).below() if _fits(str(file).split("/"), parts))
+    return sorted(file for file in Remote(listed).below() if fits(str(file).split("/"), parts))
 
 
-def _fits(names: Sequence[str], parts: Sequence[str]) -> bool:
-    """Return whether the parts of an address match those of a pattern, as paths on disk do.
+def fits(names: Sequence[str], parts: Sequence[str]) -> bool:
+    """Return whether the parts of an address, or of a path, match those of a pattern, as paths on disk do.
 
     In a part with more than `**`, as `**.txt`, it matches any characters, of folders too.
     """
@@ -340,5 +340,5 @@ def _fits(names: Sequence[str], parts: Sequence[str]) -> bool:
         return fnmatch.fnmatchcase("/".join(names), "/".join(parts))
     hidden = names[0].startswith(".") and not part.startswith(".")
     if part == "**":
-        return _fits(names, rest or ["*"]) or (not hidden and _fits(names[1:], parts))
-    return not hidden and fnmatch.fnmatchcase(names[0], part) and _fits(names[1:], rest)
+        return fits(names, rest or ["*"]) or (not hidden and fits(names[1:], parts))
+    return not hidden and fnmatch.fnmatchcase(names[0], part) and fits(names[1:], rest)

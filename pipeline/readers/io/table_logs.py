@@ -35,8 +35,8 @@ def is_hidden(name: str) -> bool:
     return any(part.startswith(("_", ".")) and "=" not in part for part in name.split("/"))
 
 
-def live(found: list[File], listed: list[File], *, pattern: bool = False) -> list[File]:
-    """Return the files of tables that count today; `listed` are all of the folder; of a `pattern`, none.
+def live(found: list[File], listed: list[File], place: str) -> list[File]:
+    """Return the files of tables that count today; `listed` are all of the folder `place`; of a pattern, none.
 
     Raises:
         InputError: a table is of another kind or lacks a file, or its log cannot be read.
@@ -46,16 +46,17 @@ def live(found: list[File], listed: list[File], *, pattern: bool = False) -> lis
     within = {str(whole[file].parent.parent) for file in listed if file.parent.name in (_LOG, "metadata")}
     local = [whole[file].parent for file in found if isinstance(file, Path)]  # a store takes its time to answer
     roots = within | {str(folder) for parent in set(local) for folder in _upwards(parent)}
+    top = places.at(place)
+    asked = [*_composed(top.absolute() if isinstance(top, Path) else top).split("/"), *(["**"] if listed else [])]
     if found and isinstance(found[0], places.Remote) and not listed and not str(found[0]).startswith(hub.SCHEME):
         roots |= {str(folder) for folder in _upwards(found[0].parent)[:2]}
     for root in sorted(roots):
         if places.is_folder(places.at(f"{root}/{_LOG}")):
             current, below = {_composed(f"{root}/{name}") for name in _current(root)}, _composed(f"{root}/")
-            there = places.below(places.at(root)) if pattern or root in within else current
-            if lost := current.difference(map(_composed, there)):
+            lost = current.difference(map(_composed, whole.values()))
+            if lost := {one for one in lost if places.fits(one.split("/"), asked) and not places.at(one).is_file()}:
                 raise InputError(f"this Delta table lacks {min(lost)}, which its log has; {_SAVED}", path=root)
-            names = {file: _composed(whole[file]) for file in found}
-            found = [file for file in found if not names[file].startswith(below) or names[file] in current]
+            found = [one for one in found if not (name := _composed(whole[one])).startswith(below) or name in current]
         elif places.is_folder(places.at(f"{root}/metadata")) and places.matching(f"{root}/metadata/*.metadata.json"):
             raise InputError(ICEBERG, path=root)
         elif places.is_folder(places.at(f"{root}/.hoodie")):  # its files may lack the columns that say it
@@ -110,8 +111,8 @@ def _apply(row: dict[str, Any], names: set[str]) -> None:
         ValueError: its table is of a kind that this does not read.
     """
     added, removed, about = row.get("add"), row.get("remove"), row.get("metaData")
-    if row.get("sidecar") or (added and added.get("deletionVector")):
-        raise ValueError("it has deletion vectors or sidecars")
+    if row.get("sidecar") or (added and (added.get("deletionVector") or ":/" in added["path"])):
+        raise ValueError("it has deletion vectors, sidecars or files elsewhere")
     if about and dict(about.get("configuration") or {}).get("delta.columnMapping.mode", "none") != "none":
         raise ValueError("its columns have other names in its files")
     if added:

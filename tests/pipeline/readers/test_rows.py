@@ -381,6 +381,8 @@ def test_of_a_delta_table_the_live_files_are_read(here, where, tmp_path, monkeyp
     (tmp_path / "_delta_log" / f"{1:020}.checkpoint.parquet").unlink()
     with refused(InputError, "version 0", path=str(tmp_path)):
         texts("parquet", tmp_path)
+    delta(tmp_path, [[{"add": {"path": name}} for name in ("gone.parquet", "d=2/b.parquet", "d=1 x/c.parquet")]])
+    assert texts("parquet", tmp_path / "d=1*" / "*.parquet") == ["d=1 x/c.parquet"], "alone of its table"
 
 
 @pytest.mark.parametrize("more", [{"add": {"path": "a.parquet", "deletionVector": {"x": 1}}},
