@@ -46,10 +46,9 @@ def option(
     of a value that does so, if the rest does not. `formerly` was the default in an earlier version of
     the stage, whose folders stand.
     """
-    metadata = {"help": help, "role": role, "counts": counts or (lambda value: value)}
-    metadata |= {"formerly": formerly} if formerly is not None else {}
     assert limits.keys() <= RULES.keys(), limits
-    metadata |= {"limits": limits} if limits else {}
+    metadata = {"help": help, "role": role, "counts": counts or (lambda value: value), "limits": limits}
+    metadata |= {"formerly": formerly} if formerly is not None else {}
     if isinstance(default, list | dict):
         return field(default_factory=default.copy, metadata=metadata)
     return field(default=default, metadata=metadata)
@@ -114,19 +113,17 @@ def without_effect(config: Any, prefix: str = "") -> Iterator[str]:
         if is_dataclass(value):
             yield from without_effect(value, f"{prefix}{each.name}.")
         elif other := value != default_of(each) and switch_of(config, each.name):
-            current = operator.attrgetter(other)(config)
-            shown = "null" if current is None else current
-            yield f"{prefix}{each.name}={value} has no effect with {prefix}{other}={shown}"
+            yield f"{prefix}{each.name}={value} has no effect with {prefix}{other}"
 
 
 def switch_of(config: Any, name: str) -> str | None:
-    """Return the field of a config dataclass by whose value another is not read; None if it is read."""
+    """Return the field, and its value, by which another of a config dataclass is not read; None if it is read."""
     rules = getattr(config, "_only", {}).get(name, [])
     for other, *read_with in rules if isinstance(rules, list) else [rules]:
-        current, usual = operator.attrgetter(other)(config), getattr(type(config), other, None)
-        read = current in read_with if read_with else current and current != usual
-        if not read and (current == usual or switch_of(config, other) is None):
-            return str(other)
+        current = operator.attrgetter(other)(config)
+        read = current in read_with if read_with else current and current != getattr(type(config), other, None)
+        if not read and switch_of(config, other) is None:  # what is not read switches nothing
+            return f"{other}={'null' if current is None else current}"
     return None
 
 
@@ -195,7 +192,7 @@ class Section:
     """A part of a configuration under `key`; a new instance checks its fields' limits."""
 
     _prefix: ClassVar[str] = ""
-    # The field and its values with which one is read, or unless it has its usual one; several in a list.
+    # The field and its values with which one is read, or unless it has its usual one; all of them in a list.
     _only: ClassVar[dict[str, Any]] = {}
     _yields: ClassVar[dict[str, tuple[str, ...]]] = {}  # a key, and those that it excludes: yields if those are typed
     _together: ClassVar[tuple[str, ...]] = ()  # those of them that may be typed together
@@ -209,7 +206,7 @@ class Section:
             limits, value = each.metadata.get("limits"), getattr(self, each.name)
             key = f"{self._prefix}{each.name}"
             check(is_finite(value), "must be finite", key, value)
-            if limits is None or value is None or value == MISSING:
+            if not limits or value is None or value == MISSING:
                 continue
             values = value if isinstance(value, list) else [value]
             if not all(RULES[name](one, limit) for one in values for name, limit in limits.items()):

@@ -106,7 +106,7 @@ class TaskConfig(Section, key="task"):
 
     _only = dict.fromkeys(("contexts", "paradigm", "phenomenon", "category"), ("kind", MINIMAL_PAIRS)) | {
         "choices": ("kind", "choice"),
-        **dict.fromkeys(("test_columns", "test_rows"), ("test",)),
+        **{key: [("kind", *TRAINED), ("test",)] for key in ("test_columns", "test_rows")},
         **dict.fromkeys(("test", "also", "dev_share"), ("kind", *TRAINED)),
         "dev": ("dev_share", 0.0),
         "columns": ("kind", *(name for name, kind in TASK_KINDS.items() if kind.texts or name == "tagging")),
@@ -169,9 +169,8 @@ class TaskConfig(Section, key="task"):
         if self.has("classes"):
             once = len({*self.labels}) == len(self.labels) != 1
             self.require(once, "must be two or more, each once, or empty for regression", "labels")
-            allowed = tuple(name for name in allowed if (name in OF_SCORES) != bool(self.labels))
             not_here = OF_ONE_CLASS if self.multilabel else ("f1",) if len(self.labels) > 2 else ()
-            allowed = tuple(name for name in allowed if name not in not_here)
+            allowed = tuple(one for one in allowed if (one in OF_SCORES) != bool(self.labels) and one not in not_here)
         self.require(self.has("training") or isinstance(self.dev, str), "must be one file or pattern", "dev")
         self.require(len(self.contexts) <= 2, "must be one column for both, or two", "contexts")
         self.require(len(self.choices) > 1 or not self.has("endings"), "must be two columns or more", "choices")
@@ -201,12 +200,13 @@ class TaskConfig(Section, key="task"):
 class EvaluateConfig(StageConfig):
     """`python -m pipeline.evaluate`."""
 
-    _only = dict.fromkeys(("layers", "mix", "pooling"), ("encoder", "frozen"))
-    _only |= dict.fromkeys(("chunks", "chunk_pooling"), ("truncation", "chunks"))
     _of_training = ("epochs", "batch_sizes", "learning_rates", "encoder", "precision", "best_epoch", "processes")
-    _only |= dict.fromkeys((*_of_training, "warmup_share", "weight_decay"), ("task.kind", *TRAINED))
+    _only = dict.fromkeys((*_of_training, "warmup_share", "weight_decay"), ("task.kind", *TRAINED))
+    _only |= {key: [("task.kind", *TRAINED), ("encoder", "frozen")] for key in ("layers", "mix", "pooling")}
+    _of_texts = ("task.kind", "classification", "choice")
+    _only |= {"chunks": [_of_texts, ("truncation", "chunks")], "chunk_pooling": [_of_texts, ("truncation", "chunks")]}
     _only |= {"maximum_rows": ("task.kind", *TRAINED, MINIMAL_PAIRS), "score": ("task.kind", MINIMAL_PAIRS)}
-    _only |= {"stride": ("task.kind", "answers"), "truncation": ("task.kind", "classification", "choice")}
+    _only |= {"stride": ("task.kind", "answers"), "truncation": _of_texts}
 
     task: TaskConfig = option()
     data: str = input_path(help="Folder in the official GLUE layout, of folders or zip files.")

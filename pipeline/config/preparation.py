@@ -190,7 +190,7 @@ class ReadingConfig(StageConfig):
 class VocabConfig(ReadingConfig):
     """`python -m pipeline.vocab`."""
 
-    _only = dict.fromkeys(["size"], ("existing", None))
+    _only = {"size": ("existing", None), "learn": ("existing",)} | dict.fromkeys(("sample_bytes", "seed"), ("learn",))
     _yields = dict.fromkeys(["existing"], ("size",)) | ReadingConfig._yields
 
     existing: str | None = input_path(None, "Folder, vocab.txt or tokenizer.json to use instead of learning one.")

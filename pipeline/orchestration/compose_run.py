@@ -7,7 +7,6 @@ A stage is in the package `stages.NAME`: `train.steps=9` is `stages.train.steps=
 import copy
 import difflib
 import re
-from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NoReturn, get_origin
@@ -19,7 +18,7 @@ from pipeline.cli.overrides import Folders, Words
 from pipeline.common import cores
 from pipeline.common.schema import check, without_effect
 from pipeline.config import TASK_KINDS, EvaluateConfig, RunConfig, StageConfig
-from pipeline.errors import ConfigError, InputError, UserError, rendered
+from pipeline.errors import ConfigError, InputError, UserError, rendered, shown
 from pipeline.orchestration import planner, stage_keys
 from pipeline.stages.registry import STAGES, type_of
 
@@ -220,23 +219,25 @@ def parse_run_argv(name: str, schema: type, argv: Words, asked: bool) -> Any:
     run.stages = {
         stage: validate_stage(config, stage, base, composing.typed_keys(entered, base)) for stage, base in bases.items()
     }
-    composing.warn((*composing.find_repeated(argv), *without_effect(run)))
-    composing.warn(unread(run, bases, composing.typed_keys(entered)))  # not what a recipe or a plan says
+    idle = unread(run, bases, composing.typed_keys(entered))
+    composing.warn((*composing.find_repeated(argv), *without_effect(run), *idle))
     return run
 
 
 def unread(run: RunConfig, bases: dict[str, str], typed: set[str]) -> Iterator[str]:
-    """Yield a line for each key `typed` for stages that none of them reads, and for steps that one has of its own."""
+    """Yield a line for each key `typed` for stages that none of them reads, and for steps that one has of its own.
+
+    What a recipe or a plan says is not typed.
+    """
     idle = [(base, line) for stage, base in bases.items() for line in without_effect(run.stages[stage], f"{base}.")]
-    idle_in = Counter(line.partition("=")[0] for _, line in idle)  # of each key that evaluations share
-    sharing = Counter(bases.values())
-    for base, line in idle:
-        key = line.partition("=")[0]
-        if idle_in[key] == sharing[base] and typed & {key, key.removeprefix(f"{base}.")}:
+    keys = [line.partition("=")[0] for _, line in idle]  # evaluations share theirs
+    typed_here = typed | {f"{base}.{key}" for base in bases.values() for key in typed if key.startswith("model.")}
+    for (base, line), key in zip(idle, keys, strict=True):
+        if keys.count(key) == [*bases.values()].count(base) and key in typed_here:
             yield line
     for stage, base in bases.items():
         if {"steps", f"{base}.steps"} <= typed:
-            yield f"steps={run.steps} gives way to {base}.steps={run.stages[stage].steps}"
+            yield f"steps={run.steps} gives way to {base}.steps={shown(run.stages[stage].steps)}"
 
 
 def translate_error(error: Exception, stage: str | None = None) -> UserError:

@@ -230,7 +230,8 @@ def test_no_setting_is_infinite_or_nan(name, number):
 def test_what_another_value_switches_off_is_found():
     found = without_effect(Switched(power=2.0, count=3, inner=Switched(name="b", power=2.0)))
     assert list(found) == ["power=2.0 has no effect with name=a", "count=3 has no effect with folder=null"]
-    assert list(without_effect(Switched(stop=2))) == ["stop=2 has no effect with span=1"]
+    assert list(without_effect(Switched(name="b", stop=2))) == ["stop=2 has no effect with span=1"]
     assert not list(without_effect(Switched(name="b", folder="x", count=3, span=2, stop=1)))
+    assert not list(without_effect(Switched(stop=2))), "of a switch that is not read"
     assert list(without_effect(Switched(name="b", power=2.0, span=2))) == ["power=2.0 has no effect with span=2"]
     assert len(list(without_effect(Switched(name="c", power=2.0, span=2)))) == 1, "of a switch that has no effect"

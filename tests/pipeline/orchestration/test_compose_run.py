@@ -142,7 +142,7 @@ def test_a_file_of_words_has_comments_and_quotes(tmp_path):
 
 def test_what_an_executor_does_not_read_or_sbatch_does_not_take_is_said(capsys):
     words = ["vocab.existing=vocab.txt", "train.log_every=7", "model=tiny", "model=mini", "train.objective=mlm"]
-    words += ["train.objective.pairs=sop", "train.schedule=constant", "train.schedule.final_share=0.1"]
+    words += ["train.objective.pairs=sop", "train.schedule=constant", "train.schedule.final_share=0.1", "seed=1"]
     runs.composed("+corpus=sample", "executor.nodes=4", "estimate_mfu=0.3", *words)
     said = capsys.readouterr().err
     assert said.count("has no effect") == 4
