@@ -262,9 +262,8 @@ def show(options: argparse.Namespace) -> None:
         wordpiece = vocabulary(options.vocab or manifest.config["vocab"], shards[0])
         lines = samples(shards, options.samples, wordpiece, options.seed)
         if options.train:
-            lines = replay_step(
-                folder, options.train, 1 if options.step is None else options.step, options.samples, wordpiece
-            )
+            step = 1 if options.step is None else options.step
+            lines = replay_step(folder, options.train, step, options.samples, wordpiece)
         print("", *lines, sep="\n")
 
 

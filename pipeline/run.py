@@ -8,7 +8,7 @@ import sys
 import time
 from pathlib import Path
 
-from pipeline.config import RunConfig
+from pipeline.config import RunConfig, check
 from pipeline.console import formatting, terminal
 from pipeline.errors import ConfigError, Exit, Restart, UserError
 from pipeline.orchestration import compose_run, estimates, graph, run_plan, stage_commands, stage_keys
@@ -40,19 +40,13 @@ def draw(nodes: StageRecords) -> str:
 def execute(config: RunConfig) -> None:
     """Plan the graph and run what has to run."""
     # Not a check of the schema: the pods of stages read the same overrides without an executor.
-    if config.executor.preflight and not config.executor.pods:
-        raise ConfigError(
-            f"cannot be combined with executor={config.executor.name}; leave it out and check the nodes by python -m "
-            "model.preflight (docs/operations.md)",
-            "executor.preflight",
-            True,
-        )
+    problem = f"cannot be combined with executor={config.executor.name}; leave it out and check the nodes by "
+    problem += "python -m model.preflight (docs/operations.md)"
+    check(not config.executor.preflight or config.executor.pods, problem, "executor.preflight", True)
     if fetch_inputs.in_store(config.workdir):
         config.workdir = places.normal(config.workdir)
-        if config.executor.name == "slurm":
-            raise ConfigError(
-                "must be a local path with executor=slurm, whose nodes share one", "workdir", config.workdir
-            )
+        problem = "must be a local path with executor=slurm, whose nodes share one"
+        check(config.executor.name != "slurm", problem, "workdir", config.workdir)
     if config.dry_run:
         nodes, expected = plan_run(config)
         jobs = "" if config.executor.here else jobs_of(config, nodes)

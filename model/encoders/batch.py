@@ -21,16 +21,13 @@ class Packed:
     max_length: int  # of a sequence in the batch
 
 
-NO_LABELS = torch.zeros(0, dtype=torch.long)
-
-
 @dataclass(frozen=True)
 class Batch(Packed):
     """One micro-batch of pre-training; without labels, as much of it as a model reads."""
 
     masked_positions: Tensor  # (M,) int64 into T, ascending
-    masked_labels: Tensor = NO_LABELS  # (M,) int64: the original tokens
-    next_sentence_labels: Tensor = NO_LABELS  # (B,) int64: 0 if B follows A, else 1
+    masked_labels: Tensor = torch.zeros(0, dtype=torch.long)  # (M,) int64: the original tokens
+    next_sentence_labels: Tensor = masked_labels  # (B,) int64: 0 if B follows A, else 1
 
     def tensors(self) -> dict[str, Tensor]:
         """Return the tensors by name."""

@@ -33,10 +33,7 @@ def peaks() -> dict[str, float]:
 
 def published_peak(name: str) -> float | None:
     """Return the published figure of a device by its name; None where it is unknown."""
-    for pattern, figure in peaks().items():
-        if re.search(rf"\b{pattern}\b", name):
-            return figure
-    return None
+    return next((figure for pattern, figure in peaks().items() if re.search(rf"\b{pattern}\b", name)), None)
 
 
 def parameters(model: ModelConfig) -> int:

@@ -45,7 +45,9 @@ def announcement(run: Run, words: run_length.WordCounter) -> Iterator[str]:
             f"warning: ends after about {ends:,} of {plan.steps:,} steps, as `words` or `epochs` allow no more: "
             "its schedule will not end"
         )
-    yield from Schedule.of(config, plan.steps).warnings()
+    if (schedule := Schedule.of(config, plan.steps)).warmup_steps > schedule.total:
+        warmup = f"schedule.warmup_steps={schedule.warmup_steps:,}"
+        yield f"warning: {warmup}: the schedule ends after {schedule.total:,} steps, before its peak rate; set fewer"
     expected = estimate.estimate_training(config, plan.model, run.peak * 1e12, run.world.size, state.step)
     if expected.worth_saying:
         yield f"train: {expected}"

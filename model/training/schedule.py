@@ -52,14 +52,6 @@ class Schedule:
             return self.warmup_steps
         return max(self.warmup_steps, self.total - max(1, round(self.config.decay_share * self.total)))
 
-    def warnings(self) -> Iterator[str]:
-        """Yield a line if it ends before its peak."""
-        if self.warmup_steps > self.total:
-            yield (
-                f"warning: schedule.warmup_steps={self.warmup_steps:,}: the schedule ends after {self.total:,} steps, "
-                f"at {self.total / self.warmup_steps:.1%} of the peak rate; set fewer"
-            )
-
     def lr_factor(self, step: int) -> float:
         """Return the share of the peak learning rate."""
         config, warmup, begin = self.config, self.warmup_steps, self.decay_start

@@ -43,12 +43,11 @@ class PhaseTimer:
 
     def lap(self, phase: str | None) -> None:
         """Assign the time since the last mark to `phase`; None: to none."""
+        now: Any = time.perf_counter()
         if self._events:
-            event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
-            event.record()
-            self._marks.append((phase, event))
-        else:
-            self._marks.append((phase, time.perf_counter()))
+            now = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+            now.record()
+        self._marks.append((phase, now))
 
     def seconds(self) -> Metrics:
         """Return the seconds of each phase since `restart`; waits for the device."""

@@ -12,10 +12,6 @@ Item = TypeVar("Item")
 def each(work: Callable[[Item], object], items: Iterable[Item]) -> None:
     """Call `work` with every item, several at a time; raise the first error."""
     listed = list(items)
-    if len(listed) < 2:
-        for item in listed:
-            work(item)
-        return
-    with ThreadPoolExecutor(min(THREADS, len(listed)), thread_name_prefix="store") as pool:
-        for _ in pool.map(work, listed):  # an error cancels what has not begun
+    with ThreadPoolExecutor(THREADS, thread_name_prefix="store") as pool:
+        for _ in (pool.map if len(listed) > 1 else map)(work, listed):  # an error cancels what has not begun
             pass

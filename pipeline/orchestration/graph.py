@@ -270,10 +270,9 @@ def check_seeds(config: RunConfig, stages: Stages, copied: Names) -> None:
     check(len(set(config.seeds)) == len(config.seeds), "contains a value twice", "seeds", config.seeds)
     for name in copied:
         settings = stages[name]
-        if isinstance(settings, TrainConfig) and settings.seed != config.seed:
-            raise ConfigError(
-                f"cannot be combined with seeds={config.seeds}; leave one of them out", f"{name}.seed", settings.seed
-            )
+        if isinstance(settings, TrainConfig):
+            problem = f"cannot be combined with seeds={config.seeds}; leave one of them out"
+            check(settings.seed == config.seed, problem, f"{name}.seed", settings.seed)
 
 
 def name_for(name: str, seed: int, first: int) -> str:

@@ -151,6 +151,8 @@ def test_classes_and_their_probabilities_are_those_of_transformers(vocab, tmp_pa
         for one in theirs:
             assert ours["probabilities"][one["label"]] == pytest.approx(one["score"], abs=1e-5)
         assert all(len(str(share)) <= len("0.123456") for share in ours["probabilities"].values())
+    predict.answerer(PredictConfig(pretrained=str(folder), top=3))
+    assert "top=3 has no effect with a fine-tuned model" in capsys.readouterr().err
 
 
 def test_a_tab_in_a_line_does_not_change_the_answers_to_others(vocab, tmp_path, monkeypatch, capsys):

@@ -220,9 +220,8 @@ def questions_of(place: str, article: dict[str, Any]) -> Iterator[Question]:
             start = answers[0]["answer_start"] if answers else 0
             "".join((title, context, item["question"], *texts))  # others than texts are a TypeError
             if texts and not (start >= 0 and context.startswith(texts[0], start)):
-                raise InputError(
-                    f"question {item['id']}: answer {texts[0]!r} does not start at character {start}", path=place
-                )
+                problem = f"question {item['id']}: answer {texts[0]!r} does not start at character {start}"
+                raise InputError(problem, path=place)
             yield Question(str(item["id"]), item["question"], context, texts, start, title)
 
 

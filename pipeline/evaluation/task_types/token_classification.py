@@ -237,8 +237,7 @@ def name_numbers(place: str, parsed: Parsed, labels: Tags) -> Parsed:
         problem = f"tags such as {glued[0]} have no mark after B and I; write B-{glued[0][1:]}"
         raise InputError(problem, "task.label", path=place)
     if other := sorted(filter(_FORMS.fullmatch, every)):
-        problem = f"has tags in brackets or fields, such as {other[0]}; write B-, I- and O"
-        raise InputError(problem, "task.label", path=place)
+        raise InputError(f"has tags in brackets or fields ({other[0]}); write B-, I- and O", "task.label", path=place)
     if not all(map(tables.NUMBER.fullmatch, every)):
         return parsed
     if lost := [tag for tag in every if not tag.isdecimal() or int(tag) >= len(labels)]:

@@ -25,7 +25,7 @@ from tests.support.refusals import refused
 
 RUNS = {
     "whole": ["steps=50", "batch_size=12", "save_every=10", "keep_every=4", "keep=2"],  # two epochs
-    "epoch": ["steps=50", "epochs=1", "batch_size=16"],
+    "epoch": ["steps=50", "epochs=1", "batch_size=16", "schedule.warmup_steps=99"],
     "as many": ["steps=null", "epochs=2", "batch_size=16", "schedule=linear"],
     "limited": ["steps=50", "words=700", "save_at_words=[250,500]", "save_every=100", "keep=1"],
 }
@@ -38,6 +38,7 @@ def runs(work, tmp_path_factory):
     common = [f"workdir={work}", f"data.dir={data}", *SMALL]
     said = train_many([(1, [*common, f"out={folder / name}", *more]) for name, more in RUNS.items()])
     assert said.count("ends after about 18 of 50 steps") == 1, "of an epoch"
+    assert said.count("schedule.warmup_steps=99: the schedule ends after 50 steps") == 1
     shutil.copytree(folder / "whole", folder / "resumed")
     (folder / "resumed" / "manifest.json").unlink()
     for step, path in checkpoint_folder.steps(run_of(folder / "resumed")).items():

@@ -48,9 +48,6 @@ def test_wsd_is_stable_and_then_decays():
     assert set(shares[9:81]) == {1.0}
     assert shares[90] == pytest.approx(0.5)
     assert shares[99] == pytest.approx(0.05)
-    assert not list(Schedule(schedule, 100).warnings())
-    (line,) = Schedule(ScheduleConfig(name="wsd", warmup_steps=100), 50).warnings()
-    assert "schedule.warmup_steps=100: the schedule ends after 50 steps, at 50.0%" in line
 
 
 @given(schedules, st.integers(1, 100), st.integers(1, 100))

@@ -40,7 +40,9 @@ def test_more_dev_files_and_a_test_set_have_a_score_each(config):
     for name, part in (("dev-1.tsv", rows[:60]), ("dev-2.tsv", rows[60:]), ("held.tsv", [*rows[:30], "broken"])):
         (folder / name).write_text("\n".join([head, *part]) + "\n")
     task = replace(config.task, dev="dev-*.tsv", test="held.tsv")
-    found = run(replace(config, task=task, baseline=False)).figures
+    made = run(replace(config, task=task, baseline=False))
+    found = made.figures
+    assert f"accuracy {found['score']:.3f}, dev-2.tsv" in made.summary, "and those of other files"
     assert found["rows"]["dev"] == 60
     assert {name: one["rows"]["dev"] for name, one in found["also"].items()} == {"dev-2.tsv": 40, "held.tsv": 30}
     assert found["faults"] == [f"{folder / 'held.tsv'}, line 32: 1 fields instead of 4"]
