@@ -271,7 +271,7 @@ def make(config: VocabConfig, out: Path) -> Result:
         if figures["added"]:
             summary += f", {figures['added']:,} added"
         if learnt < config.learn:
-            summary += f"; {learnt:,} of learn={config.learn:,}, the text has no more"
+            summary += f"; {learnt:,} of learn={config.learn:,}, the sample has no more"
         if not figures["added"]:
             tokenizer_folder.keep_files(Path(config.existing), out)
     else:
@@ -286,7 +286,7 @@ def make(config: VocabConfig, out: Path) -> Result:
             f"{figures['tokens_per_word']:.2f} tokens per word, {tokenizer.coverage}"
         )
         if tokenizer.size < config.size:
-            summary += f"; fewer than size={config.size:,}, the text has no more"
+            summary += f"; fewer than size={config.size:,}, the sample has no more"
     # An entry of other kinds may be a line break, and an unused id has no line.
     if tokenizer.is_wordpiece and "" not in tokenizer.vocab:
         write_text(out / "vocab.txt", "".join(f"{entry}\n" for entry in tokenizer.vocab))
