@@ -73,8 +73,3 @@ def classify_failure(error: BaseException, config: TrainConfig, rank: int, folde
             return error_from_record(json.loads((folder / OOM_RECORD).read_text(encoding="utf-8")))
         return Restart(f"rank {rank}: lost the others ({first_line(error)})")
     return None
-
-
-def forget(folder: Path) -> None:
-    """Take away what an earlier start left."""
-    (folder / OOM_RECORD).unlink(missing_ok=True)

@@ -7,7 +7,7 @@ from model.config import Metrics
 from model.tracking.metrics_file import read_metrics
 from model.training import estimate, provenance, run_length
 from model.training.schedule import Schedule
-from model.training.setup import Run
+from model.training.setup import Plan, Run
 from pipeline.console.formatting import WARNING, pluralize
 from pipeline.records import checkpoint_folder
 from pipeline.records.manifest import Result
@@ -33,7 +33,7 @@ def announcement(run: Run, words: run_length.WordCounter) -> Iterator[str]:
             f"warning: what prepare held out of {', '.join(sorted(map(str, unread)))} is not read; name the folder "
             "in data.validation too, or prepare with validation_share=0"
         )
-    yield from (f"warning: {text}" for text in held_out.warnings)
+    yield from (f"warning: {text}" for text in warnings_of(plan))
     milestones = map(checkpoint_folder.milestone_words, checkpoint_folder.steps(plan.folder).values())
     if passed := words.passed({mark for mark in milestones if mark is not None}):
         after = f"resumed after {state.words:,.0f} words, so without checkpoints at {format_marks(passed)}"
@@ -45,12 +45,17 @@ def announcement(run: Run, words: run_length.WordCounter) -> Iterator[str]:
             f"warning: ends after about {ends:,} of {plan.steps:,} steps, as `words` or `epochs` allow no more: "
             "its schedule will not end"
         )
-    if (schedule := Schedule.of(config, plan.steps)).warmup_steps > schedule.total:
-        warmup = f"schedule.warmup_steps={schedule.warmup_steps:,}"
-        yield f"warning: {warmup}: the schedule ends after {schedule.total:,} steps, before its peak rate; set fewer"
     expected = estimate.estimate_training(config, plan.model, run.peak * 1e12, run.world.size, state.step)
     if expected.worth_saying:
         yield f"train: {expected}"
+
+
+def warnings_of(plan: Plan) -> Iterator[str]:
+    """Yield what makes a training doubtful whatever it reaches: of its shards, and a peak behind its end."""
+    yield from plan.shards[0].warnings
+    if (schedule := Schedule.of(plan.config, plan.steps)).warmup_steps > schedule.total:
+        warmup = f"schedule.warmup_steps={schedule.warmup_steps:,}"
+        yield f"{warmup}: the schedule ends after {schedule.total:,} steps, before its peak rate; set fewer"
 
 
 def format_marks(marks: list[float]) -> str:
@@ -84,7 +89,7 @@ def result_of(run: Run, validation: Metrics, guesses: tuple[float, float]) -> Re
     """
     plan, state = run.plan, run.state
     rows = read_metrics(plan.out) if run.world.rank == 0 else []
-    warnings = "".join(f"{WARNING}{text}" for text in (*plan.shards[0].warnings, *provenance.overfitting(rows)))
+    warnings = "".join(f"{WARNING}{text}" for text in (*warnings_of(plan), *provenance.overfitting(rows)))
     path = plan.folder / checkpoint_folder.name_of(state.best_step or state.step)
     summary = TrainingSummary(
         steps=state.step,

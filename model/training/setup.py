@@ -122,7 +122,7 @@ def join_ranks(plan: Plan, beat: Beat) -> tuple[Plan, World, float]:
         for files in plan.shards:
             files.verify(world.rank, world.size, process_group.gather, beat)
     config = micro_batch.resolve_micro_batch(config, plan.model, world, plan.longest)
-    micro_batch.forget(plan.folder)
+    (plan.folder / micro_batch.OOM_RECORD).unlink(missing_ok=True)  # of an earlier start
     return dataclasses.replace(plan, config=config), world, device_peak.tflops(world.device, config.precision)
 
 

@@ -32,7 +32,7 @@ def test_a_rank_that_lost_another_says_what_that_one_did(tmp_path):
     assert str(first) == str(other)
     assert other.key == "micro_batch"
     assert "micro_batch=32" in str(other)
-    micro_batch.forget(tmp_path)
+    (tmp_path / micro_batch.OOM_RECORD).unlink()
     assert isinstance(micro_batch.classify_failure(lost, config, 0, tmp_path), Restart)
 
 
