@@ -6,8 +6,8 @@
 #   article goes on behind the next <br> or comparison, and what lies between, here a section with its heading, is not
 #   in the text. "&lt;", as dumps and authors write the sign, is made "<" before, and has the same end. An article
 #   without a later ">" is whole.
-# What follows: articles of medicine, statistics and programming have holes. Before filter_wiki,
-#   put another sign for each "<" that no letter, "/" or "!" follows, and for "&lt;".
+# What follows: articles of medicine, statistics and programming have holes. Before filter_wiki, put another sign for
+#   each "<" that no letter, "/" or "!" follows, and for "&lt;".
 set -euo pipefail
 place=$(mktemp -d)
 trap 'rm -rf "$place"' EXIT

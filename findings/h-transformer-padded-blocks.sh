@@ -2,10 +2,10 @@
 # h-transformer-1d 0.1.9 (HTransformer1D, HAttention1D, an encoder with causal=False), torch 2.13.0. (Installs 5 GB.)
 #
 # Guess: `mask` leaves padding out of attention: what stands in masked places changes nothing for the text.
-# Seen: so it is where the padding begins and ends in one block. Where a block that is looked at is padding
-#   as a whole, each of its places has a weight of 1, the greatest that a place can have, since the maximum of a row is
-#   taken off after all its scores were masked. Blocks are looked at in pairs, so that it is texts with an odd number
-#   of them that change with the id of the padding, by an eighth to a fifth of the largest logit.
+# Seen: so it is where the padding begins and ends in one block. Where a block that is looked at is padding as a whole,
+#   each of its places has a weight of 1, the greatest that a place can have, since the maximum of a row is taken off
+#   after all its scores were masked. Blocks are looked at in pairs, so that it is texts with an odd number of them that
+#   change with the id of the padding, by an eighth to a fifth of the largest logit.
 # What follows: fill texts up to an even number of blocks with places that the mask shows, or choose another attention.
 set -euo pipefail
 place=$(mktemp -d)
