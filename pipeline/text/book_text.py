@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
@@ -82,7 +82,6 @@ _LINES = re.compile(r"(?<![\w*\\])(_{1,3})(?=[^\s_*])((?:\\_|[^_*])*?[^\s_*])\1(
 _RAISED = re.compile(r"(?:(\^)(?=\{[-−]?\d+\})|[\^_])\{([^{}\s]{1,9})\}")
 # By the sign that a paragraph has: what is between is shown. Editions have =bold=, ~so~, +so+, #so#; 10^{6}, M^{r}.
 _MARKS = [("[", _IMAGE, ""), ("[", _LINK, r"\1"), *[("*", _STARS, r"\2")] * 2, ("_", _LINES, r"\2")]
-_OWN = len(_MARKS)  # those that Markdown does not have
 for sign, digit in (("=", ""), ("==", ""), ("~~", ""), ("~", r"\d"), (r"\+", r"\d"), ("#", r"\d")):  # not ~5 nor +1
     typed = rf"(?<![\w=~+#]){sign}(?=[^\s=~+#{digit}-])([^=~+#\n]*?[^\s=~+#]){sign}(?![\w=~+#])"
     _MARKS.append((sign[-1], re.compile(typed), r"\1"))
@@ -115,9 +114,9 @@ def parse(text: str, unmarked: Callable[[str], tuple[str, Counter[str]]] | None 
     kept, passed = (unmarked or _without_marks)("\n".join(lines))
     if passed["notes"]:
         kept, passed["numbers of notes"] = _ANCHOR.subn("", kept)
-    ends, marks = LineEnds(kept, Counter()), _MARKS[_OWN:] if unmarked else _MARKS
-    prose = "\n".join(filter(None, (plain(each, marks) for each in _paragraphs(kept.split("\n"), ends))))
-    return Book(prose, whole != text, ends.notes[JOINED], +passed)
+    ends = LineEnds(kept, Counter())
+    prose = [" ".join(each.split()) if unmarked else plain(each) for each in _paragraphs(kept.split("\n"), ends)]
+    return Book("\n".join(filter(None, prose)), whole != text, ends.notes[JOINED], +passed)
 
 
 def _without_marks(text: str) -> tuple[str, Counter[str]]:
@@ -185,9 +184,9 @@ def joined(lines: Lines) -> str:
     return "".join(pieces)
 
 
-def plain(paragraph: str, marks: Sequence[tuple[str, re.Pattern[str], str]] = tuple(_MARKS)) -> str:
+def plain(paragraph: str) -> str:
     """Remove the markup of emphasis, links and images, and collapse white space."""
-    for mark, pattern, shown in marks:
+    for mark, pattern, shown in _MARKS:
         if mark in paragraph:
             paragraph = pattern.sub(shown, paragraph)
     return " ".join(paragraph.split())

@@ -16,16 +16,21 @@ _FRONT_MATTER = re.compile(
 )
 _FENCED = re.compile(r"^[ \t]*(```++|~~~++)[^`\n]*+\n(?:(?:(?![ \t]*\1).*\n)*+[ \t]*\1.*$)?", re.MULTILINE)
 _LEFT_OUT = {"CodeBlock": "blocks of code", "Table": "tables", "FootnoteDefinition": "notes"}
-# What a backslash makes literal: a year that begins no list, a speaker that begins no link, ``so'' without code.
-_LITERAL = re.compile(r"(\n(?:\d{3,4}(?=[.)]\s)|\[[^\]^\n]++(?=\]: ++(?!\S*(?:[/#]|\.\w))\S)))|(`)(?=`?[^`']{1,400}'')")
-_TAG = re.compile(r"^[ \t]*+</?[a-zA-Z][^<>\n]*+>[ \t]*$", re.MULTILINE)  # alone: what it is around is Markdown too
+# What is literal, also in HTML: a year that begins no list, a speaker that begins no link, ``so'' without code.
+_LITERAL = re.compile(
+    r"(?m)(^[ \t>]*+(?:\d{3,4}(?=.\s)|\[[^\]^\n]++(?=\]: ++[^\s/#]*[^\w\s/#>)]$))|(?=``?[^`']{1,400}''))([.)\]`])"
+)
+_UNENDED = ("p", "br", "hr", "img", "li", "dt", "dd", "td", "th", "tr", "wbr")  # other tags without an end are words
+# What blank lines are put around: a tag that is alone, as what it is around is Markdown too; tables begin anywhere.
+_APART = re.compile(r"(?m)^(?:[ \t]*+</?[a-zA-Z][^<>\n]*+>[ \t]*$|(?=[^|\n]*+\|.*+\n[ \t:-]*+\|[-:| \t]*+$))")
 # Roles of MyST; links, pictures and kinds of quotations of Obsidian; attributes; marks of Liquid, Hugo and MDX.
 _MARK = re.compile(
     r"(?=[{<!*\[%:i])(?:\{[\w:+-]++\}<code>([^<&]*?)(?: ?&lt;[^<]*+)?</code>|(<code>[^<]*+</code>)|!\[\[[^\[\]<]*+\]\]"
-    r"|\*\*([^*<]++)\*\*|\[{1,2}_*(?i:toc)_*\]{1,2}|\[\[(?:[^\[\]|<]*+\|)?([^\[\]|<]++)\]\]|\{/\*[^*<]*+\*/\}"
-    r"|\[!\w+(?: <a [^<>]*+>[^<]*+</a>|[^<\[\]\n]*+)\][+-]?|(?<=[>\n]):::[^<\n]*+|\{[#.:][^{}<\n]*+\}(?=\n|</)"
-    r"|\{%[^%<]*+%\}|\{\{(?:&lt;|%)[^{}<]*+\}\}|(?<=[>\n])import [^\n]*['\"];?(?=\n|</p>)|%%[^%<]*+%%"
-    r"|<(script|style|template|head|title|svg|math|nav|video|iframe)\b[^<>]*+>(?:(?:(?!</?\5\b)[\s\S])*+</\5>)?)"
+    r"|\*\*([^*<]++)\*\*|\[{1,2}_*(?i:toc)_*\]{1,2}|\[(?<![a-zA-Z0-9_]\[)\[(?:[^\[\]|<]*+\|)?([^\[\]|<]++)\]\]"
+    r"|\[!\w+(?: <a [^<>]*+>[^<]*+</a>|[^<\[\]\n]*+)\][+-]?|(?<=[>\n]):::[^<\n]*+|\{[#.:](?!\.)[^{}<\n]*+\}(?=\n|</)"
+    r"|\{%[^%<]*+%\}|(?:\[([^\[\]<]++)\]\()?+\{\{(?:&lt;|%)[^{}<]*+\}\}(?(5)\))|\{/\*[^*<]*+\*/\}|%(?<!\d%)%[^%<]*+%%"
+    r"|(?<=[>\n])import (?:[^\n'\"]* from )?['\"][^\n'\"]*+['\"];?(?=\n|</p>)"
+    r"|<(script|style|template|head|title|svg|math|nav|video|iframe)\b[^<>]*+>(?:(?:(?!</?\6\b)[\s\S])*+</\6>)?)"
 )
 
 
@@ -34,7 +39,7 @@ def unmarked(text: str) -> tuple[str, Counter[str]]:
     passed = Counter[str]()
     text, passed["front matter"] = _FRONT_MATTER.subn("", text)
     text, passed["blocks of code"] = _FENCED.subn("", text)
-    text = _LITERAL.sub(r"\1\\\2", _TAG.sub(r"\n\n\g<0>\n\n", text))
+    text = _LITERAL.sub(lambda mark: f"{mark[1]}&#{ord(mark[2])};", _APART.sub(r"\n\n\g<0>\n\n", text))
     raw, pieces, end = text.encode(), list[bytes](), 0
     for event, at in _PARSER.events_with_range(text):
         match event:
@@ -42,10 +47,10 @@ def unmarked(text: str) -> tuple[str, Counter[str]]:
                 # What is indented is verse, or whatever a book indents.
                 block = raw[at["start"] : at["end"]] if tag == {"CodeBlock": "Indented"} else b""
                 passed[kind] += not block
-                pieces += [raw[end : at["start"]].rstrip(b" \t"), re.sub(rb"(?m)^[ \t>]+", b"", block), b"\n"]
+                pieces += [raw[end : at["start"]].rstrip(b" \t"), re.sub(rb"(?m)^[ \t>]+", b"", block) or b"\n"]
                 end = at["end"]
-    page = _PARSER.html(b"".join([*pieces, raw[end:]]).decode()).replace("<br />\n", "\n")
-    ended = frozenset(re.findall("</([a-z]++)", page))  # others are words, as <unk>
-    page = re.sub("<(?=([a-z]{3,})>)", lambda tag: "<" if tag[1] in ended else "&lt;", page)
+    page = re.sub(r"<(?i:br)\b[^<>]*+>", " ", _PARSER.html(b"".join([*pieces, raw[end:]]).decode()))
+    ended = {*_UNENDED, *re.findall(r"</([\w.:-]++)", page.lower())}
+    page = re.sub(r"<(?=([a-zA-Z][\w.:-]*+)>)", lambda tag: "<" if tag[1].lower() in ended else "&lt;", page)
     # Of <![ the parser of HTML can make nothing.
-    return "\n\n".join(epub.blocks(_MARK.sub(r"\1\2\3\4", page).replace("<![", "["), passed)), passed
+    return "\n\n".join(epub.blocks("<p>" + _MARK.sub(r"\1\2\3\4\5", page).replace("<![", "["), passed)), passed
