@@ -115,12 +115,11 @@ def _segment(language: str, text: str) -> list[str] | None:
     Version 1.0.32 slices inside a character on some texts with white space that `clean` removes.
     """
     try:
-        parts: list[str] = segment(language, text)
+        return list(segment(language, text))
     except BaseException as error:
         if not is_panic(error):
             raise
         return None
-    return parts
 
 
 def _capped(sentence: str) -> list[str]:

@@ -19,11 +19,10 @@ _SWITCH = re.compile(r"__(?:[^\W_a-z]+(?:_[^\W_a-z]+)*|(?i:(?:no|force)?toc|noed
 _BAR = re.compile(r"(?<=\n)(\{?)\{\{!\}\}")  # of a table whose bars are templates
 _ENTITY = re.compile(r"&(?:#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});")
 # All white space but the space and the line feed, and invisible characters.
-_BLANK_SET = r"\t\r\x0b\x0c\x1c-\x1f\x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"
-_INVISIBLE_SET = r"\x00\xad\u200b\u200e\u200f\u2060\ufeff"
-_BLANKS = re.compile(f"[{_BLANK_SET}]")
-_INVISIBLE = re.compile(f"[{_INVISIBLE_SET}]")
-_ODD = re.compile(f"[{_BLANK_SET}{_INVISIBLE_SET}]")
+_BLANKS = re.compile(r"[^\S\n ]")
+_ODD = re.compile(
+    r"[\0\t\x0b-\r\x1c-\x1f\x85\xa0\xad\u1680\u2000-\u200b\u200e\u200f\u2028\u2029\u202f\u205f\u2060\u3000\ufeff]"
+)
 # Left in brackets by removed templates: nothing, or stray punctuation before the first word.
 _EMPTY_WIDE = re.compile(r"（[ ,;:、，；：]*+）")
 _LEADING = re.compile(r"\([ ,;:]++")
@@ -134,7 +133,7 @@ def _even(text: str) -> str:
     """Normalise white space and remove punctuation left by removed templates."""
     text = text.replace("\xa0", " ")
     if _ODD.search(text):
-        text = _INVISIBLE.sub("", _BLANKS.sub(" ", text))
+        text = _ODD.sub("", _BLANKS.sub(" ", text))
     text = _LEADING.sub("(", text).replace(" ()", "")
     if "（" in text:
         text = _EMPTY_WIDE.sub("", text)

@@ -96,10 +96,9 @@ def _filled(text: str, language: str, counts: Counter[str]) -> str:
         joins = not plain or (follows and prose) or (displayed and plain[0].islower())
         if shown := not _WORD.search(line) and _SHOWN.search(line) is not None:
             joins = last.rstrip("\"'”’»）)]")[-1:] not in ".!?:=。！？：।…"
-        if joins:
-            blocks[-1].append(line)
-        else:
-            blocks.append([line])
+        if not joins:
+            blocks.append([])
+        blocks[-1].append(line)
         follows = prose
         if plain:
             last, displayed = plain, shown

@@ -55,36 +55,31 @@ def paragraphs(text: str) -> str:
     """
     pieces: list[str] = []  # separators and texts
     headings: list[tuple[int, str]] = []  # pending: no content below them so far
-    follows = False  # a line of prose would continue the paragraph before
+    follows = False  # a line of prose continues the paragraph before
     links = 0  # level of the current link section, 0: none
     raw_lines = text.split("\n")
     cells = _cells(raw_lines) if _CELL.search(text) else ()
     for number, raw in enumerate(raw_lines):
         line = raw.strip()
-        first = line[:1]
+        first, continues, follows = line[:1], follows, False
         if not first or number in cells or not _WORD.search(line):
-            follows = False
             continue
         if first == "=" and (heading := _heading(line)):
             while headings and headings[-1][0] >= heading[0]:
                 headings.pop()
             headings.append(heading)
-            follows = False
             if not links or heading[0] <= links:
                 links = heading[0] if _is_link_section(heading[1]) else 0
             continue
-        if links and (first in _LIST or not (follows or len(line) >= PROSE)):
-            follows = False
+        if links and (first in _LIST or not (continues or len(line) >= PROSE)):
             continue
-        if headings:
-            for _, title in headings:
-                pieces += ("\n", title)
-            headings.clear()
+        for _, title in headings:
+            pieces += ("\n", title)
+        headings.clear()
         if first in _LIST:
             pieces += ("\n", line.lstrip("*#:; "))
-            follows = False
         else:
-            pieces += (" " if follows else "\n", line)
+            pieces += (" " if continues else "\n", line)
             follows = True
     return "".join(pieces[1:])
 
