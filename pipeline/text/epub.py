@@ -106,10 +106,6 @@ class _Paragraphs(HTMLParser):
         elif tag in ("ruby", "rb"):
             self.reading = False
 
-    def handle_startendtag(self, tag: str, attrs: object) -> None:
-        if tag.rpartition(":")[2] in _BLOCKS:
-            self.end()
-
     def handle_endtag(self, tag: str) -> None:
         tag = tag.rpartition(":")[2]
         if self.veil:
