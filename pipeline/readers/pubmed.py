@@ -4,8 +4,7 @@ Source: https://dtd.nlm.nih.gov/ncbi/pubmed/doc/out/250101/
 """
 
 from collections.abc import Iterator
-from typing import Any
-from xml.etree.ElementTree import Element, XMLPullParser
+from xml.etree.ElementTree import Element
 
 from pipeline.errors import InputError
 from pipeline.readers import formats
@@ -46,32 +45,23 @@ class Reader(WholeFiles):
             raise placeholders.error_of(file.file, why) from error
 
     def _records(self, file_range: FileRange, log: ReadLog) -> Iterator[Element]:
-        parser: XMLPullParser[Any] = XMLPullParser(("start", "end"))
         root: Element | None = None
         path = file_range.path
-        room = self._budget(path)
+        larger = f"a record larger than {budget.DOCUMENT:,} bytes; remove it"
+        room = budget.Budget(lambda: InputError(larger, path=path))
         file = compressed.CompressedFile(path)
-        for data, _ in file.read(file_range, log):
-            room.take(budget.parsed_size(data, budget.PIECES))
-            parser.feed(data)
-            for event, element in events(parser):
-                if root is None:
-                    root = element
-                    if local(root) != "PubmedArticleSet":
-                        why = f"the root element is <{local(root)}>, not <PubmedArticleSet>"
-                        raise InputError(formats.name_file(file) or why, path=path)
-                elif event == "end" and element.tag in _RECORDS:
-                    yield element
-                    root.clear()
-                    room = self._budget(path)
-                elif event == "end" and element.tag == "DeleteCitation":
-                    log.notes[_DELETED] += len(element)
-        parser.close()
-
-    def _budget(self, path: str) -> budget.Budget:
-        return budget.Budget(
-            lambda: InputError(f"a record larger than {budget.DOCUMENT:,} bytes; remove it", path=path)
-        )
+        for event, element in events((data for data, _ in file.read(file_range, log)), room):
+            if root is None:
+                root = element
+                if local(root) != "PubmedArticleSet":
+                    why = f"the root element is <{local(root)}>, not <PubmedArticleSet>"
+                    raise InputError(formats.name_file(file) or why, path=path)
+            elif event == "end" and element.tag in _RECORDS:
+                yield element
+                root.clear()
+                room.left = budget.DOCUMENT
+            elif event == "end" and element.tag == "DeleteCitation":
+                log.notes[_DELETED] += len(element)
 
 
 def title_and_text(citation: Element) -> tuple[str, str]:

@@ -24,6 +24,7 @@ from pipeline.readers.io import byte_ranges
 from pipeline.storage import places
 
 STANDARD_LIBRARY = "python"
+_Documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 _PASSED_OVER = ("test", "tests", "testing", "idlelib", "lib2to3", "site-packages", "_vendor", "externals")
 
 
@@ -106,13 +107,9 @@ def prose(path: Path) -> str:
 
 def documentation(node: ast.Module | ast.stmt) -> Iterator[str]:
     """Yield the docstrings of a module, its functions, classes and methods, in source order."""
-    if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-        if text := ast.get_docstring(node):
-            yield text
-        if isinstance(node, ast.Module | ast.ClassDef):
-            for inner in node.body:
-                yield from documentation(inner)
-    elif isinstance(node, ast.If | ast.Try):
+    if isinstance(node, _Documented) and (text := ast.get_docstring(node)):
+        yield text
+    if isinstance(node, ast.Module | ast.ClassDef | ast.If | ast.Try):
         for inner in node.body:
             yield from documentation(inner)
 
@@ -220,22 +217,19 @@ def _line(state: _State, text: str, indent: int, after: str) -> Blocks:
     google = text.endswith(":") and _SECTION.match(text) is not None
     if state.dropping:
         return
-    if text.startswith(">>>") or _TABLE.match(text):
-        yield from state.take()
+    dropped, directive = text.startswith(">>>") or _TABLE.match(text), text.startswith(".. ") or text == ".."
+    if not (dropped or directive or heading or google or _UNDERLINE.match(text) or _SIGNATURE.match(text)):
+        yield from _prose_line(state, text, indent, after)
+        return
+    yield from state.take()
+    if dropped:
         state.dropping = True
     elif heading or google:
-        yield from state.take()
         state.section = text.rstrip(":").lower()
         state.entries = True
         state.base = len(after) - len(after.lstrip())
-    elif _UNDERLINE.match(text) or _SIGNATURE.match(text):
-        yield from state.take()
-    elif text.startswith(".. ") or text == "..":
-        yield from state.take()
-        if not _PROSE_DIRECTIVE.match(text):
-            state.floor = indent
-    else:
-        yield from _prose_line(state, text, indent, after)
+    elif directive and not _PROSE_DIRECTIVE.match(text):
+        state.floor = indent
 
 
 def _prose_line(state: _State, text: str, indent: int, after: str) -> Blocks:

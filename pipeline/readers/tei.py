@@ -70,9 +70,8 @@ class Prose(xml_prose.Prose):
             return _BROKEN if element.get("break") == "no" else "\n" * (name == "lb"), ""
         return super().around(element, name)
 
-    def finished(self, paragraph: str) -> str:
+    def finished(self, text: str) -> str:
         """Return a paragraph whose words are whole and single spaces apart."""
-        text = paragraph
         if _BROKEN in text:
             text = re.sub(rf"(?:[-¬⸗=]|(?<!\s))\s*+{_BROKEN}\s*+", "", text)
         # No blank tells where words are joined.
@@ -96,8 +95,7 @@ class Reader(xml_prose.XmlFiles):
         """Yield the works of the files that begin in the file range."""
         for name, root in self.roots(file_range, log, "TEI", "TEI.2"):
             prose = Prose(_BLOCKS, _DROPPED, _BETWEEN)
-            space = root.tag.rpartition("}")[0] + "}" if "}" in root.tag else ""
-            parts = [*root.iterfind(f".//{space}profileDesc/{space}abstract"), *root.iterfind(f"{space}text")]
+            parts = [*root.iterfind("{*}teiHeader/{*}profileDesc/{*}abstract"), *root.iterfind("{*}text")]
             pieces = "".join(f"{prose.pieces(part)}\0" for part in parts)
             prose.ends = LineEnds(pieces, log.notes)
             text = prose.sentences(prose.divided(pieces), self.corpus.language, log.notes)

@@ -6,11 +6,9 @@ Source: https://www.mediawiki.org/wiki/Help:Export#Export_format
 
 import itertools
 import re
-import xml.etree.ElementTree as ET
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
 from unicodedata import normalize
 from urllib.parse import urlsplit
 from xml.etree.ElementTree import Element
@@ -177,28 +175,22 @@ def header(file: CompressedFile) -> Site:
     Raises:
         InputError: the file is damaged or not a dump.
     """
-    parser: ET.XMLPullParser[Any] = ET.XMLPullParser(("start", "end"))
-    namespaces, utf8, host = dict[int, str](), True, ""
-    root, room = None, _budget(file)
-    chunks = file.read()
+    namespaces, host, root = dict[int, str](), "", None
+    chunks = (data for data, _ in file.read())
+    head = next(chunks, b"")
+    declared = head[:100].partition(b"encoding=")[2][1:6].lower()
+    utf8 = b"<" in head[:64] and b"\0" not in head[:64] and declared in (b"", b"utf-8")
     try:
-        for count, (data, _) in enumerate(chunks):
-            if count == 0:
-                declared = data[:100].partition(b"encoding=")[2][1:6].lower()
-                utf8 = b"<" in data[:64] and b"\0" not in data[:64] and declared in (b"", b"utf-8")
-            room.take(budget.parsed_size(data, budget.PIECES))
-            parser.feed(data)
-            for event, element in events(parser):
-                tag = local(element)
-                if root is None:
-                    root = _check_root(file, tag)
-                if (event, tag) == ("end", "namespace"):
-                    namespaces[int(element.get("key", "0"))] = element.text or ""
-                elif (event, tag) == ("end", "base"):
-                    host = urlsplit(element.text or "").hostname or ""
-                elif (event, tag) in (("end", "siteinfo"), ("start", "page")):
-                    return Site(namespaces, utf8, host)
-        parser.close()
+        for event, element in events(itertools.chain([head], chunks), _budget(file)):
+            tag = local(element)
+            if root is None:
+                root = _check_root(file, tag)
+            if (event, tag) == ("end", "namespace"):
+                namespaces[int(element.get("key", "0"))] = element.text or ""
+            elif (event, tag) == ("end", "base"):
+                host = urlsplit(element.text or "").hostname or ""
+            elif (event, tag) in (("end", "siteinfo"), ("start", "page")):
+                return Site(namespaces, utf8, host)
     except MALFORMED as error:
         if why := placeholders.file_placeholder(file.file):
             raise InputError(why, path=file.file) from error
@@ -241,42 +233,38 @@ def pages(file: CompressedFile, split: FileRange, tally: ReadLog) -> Iterator[Pa
 
 def _parsed(file: CompressedFile, chunks: Pieces, last: str) -> Iterator[Page]:
     """Yield the pages of a document; `last` is the id of the one before."""
-    parser: ET.XMLPullParser[Any] = ET.XMLPullParser(("start", "end"))
+    if not (head := next(chunks, b"")):
+        return
     root: Element | None = None
     element: Element | None = None
     page = Page()
-    room = _budget(file, last)
-    for data in chunks:
-        room.take(budget.parsed_size(data, budget.PIECES))
-        parser.feed(data)
-        for event, child in events(parser):
-            tag = local(child)
-            if event == "start":
-                if root is None:
-                    root = child
-                    _check_root(file, tag)
-                elif tag == "page":
-                    element, page = child, Page()
-            elif tag == "revision" and element is not None:
-                _revise(page, child)
-                _complete(page, element)
-                element.clear()  # a page may have a million revisions
-                room = _budget(file, last)
-            elif tag == "page" and element is not None and root is not None:
-                _complete(page, child)
-                root.clear()
-                element = None
-                last = page.id
-                room = _budget(file, last)
-                yield page
-    if root is not None:
-        parser.close()
+    room = _budget(file, lambda: last)
+    for event, child in events(itertools.chain([head], chunks), room):
+        tag = local(child)
+        if event == "start":
+            if root is None:
+                root = child
+                _check_root(file, tag)
+            elif tag == "page":
+                element, page = child, Page()
+        elif tag == "revision" and element is not None:
+            _revise(page, child)
+            _complete(page, element)
+            element.clear()  # a page may have a million revisions
+            room.left = budget.DOCUMENT
+        elif tag == "page" and element is not None and root is not None:
+            _complete(page, child)
+            root.clear()
+            element = None
+            last = page.id
+            room.left = budget.DOCUMENT
+            yield page
 
 
-def _budget(file: CompressedFile, last: str = "") -> Budget:
-    """Return the budget of a page or a revision."""
-    why = f"a page larger than {budget.DOCUMENT:,} bytes{_after(last)}; remove it"
-    return Budget(lambda: InputError(why, path=file.file))
+def _budget(file: CompressedFile, last: Callable[[], str] = str) -> Budget:
+    """Return the budget of a page or a revision; `last` returns the id of the page before."""
+    why = f"a page larger than {budget.DOCUMENT:,} bytes"
+    return Budget(lambda: InputError(f"{why}{_after(last())}; remove it", path=file.file))
 
 
 def _after(last: str) -> str:

@@ -103,10 +103,8 @@ class RowReader:
         value = self._value(row, name, place)
         if value is None:
             return (sign, wanted) == ("==", "null")
-        if isinstance(value, list):
-            every = all if sign == "!=" else any
-            return every(self._fulfils(name, each, sign, wanted) for each in _flat(value) if each is not None)
-        return self._fulfils(name, value, sign, wanted)
+        every = all if sign == "!=" else any
+        return every(self._fulfils(name, each, sign, wanted) for each in _flat([value]) if each is not None)
 
     def _fulfils(self, name: str, value: Any, sign: str, wanted: str) -> bool:
         compare = _COMPARED[sign]

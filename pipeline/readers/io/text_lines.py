@@ -5,6 +5,7 @@ skips everything before its first line end, never looks back, and each line is i
 """
 
 import codecs
+import contextlib
 import functools
 import re
 from collections.abc import Iterator
@@ -141,7 +142,9 @@ class TextFiles:
         name = "utf-8" if form.wide else form.encoding
         for first, owned, others, data in _line_blocks(file_range, form, log):
             log.notes.update({formats.MARKED: data.count(form.newline) + 1} if form.marked and owned else {})
-            whole = _decoded(data, name, form) if form.stated or name == "utf-8" else None
+            whole: list[str] | None = None  # unless a line of the block is in another encoding
+            with contextlib.suppress(UnicodeDecodeError):
+                whole = data.decode(name).split(form.newline.decode()) if form.stated or name == "utf-8" else None
             if whole is not None:  # without a step of Python a line
                 whole[0] = whole[0].removeprefix("\ufeff") if first == 1 else whole[0]
                 texts = (_NUMBER.sub("", text, count=1) for text in whole) if self.numbered else whole
@@ -179,14 +182,6 @@ def line_ends(head: bytes) -> tuple[str, bytes]:
     """Return the line ends of a file by its beginning, and the byte that divides its lines."""
     ends = encodings.line_ends(head.replace(b"\0", b"").decode("latin-1"))
     return ends, b"\r" if ends == "CR" else b"\n"
-
-
-def _decoded(data: bytes, name: str, form: FileFormat) -> list[str] | None:
-    """Return the lines of a block; None if one of them is in another encoding."""
-    try:
-        return data.decode(name).split(form.newline.decode())
-    except UnicodeDecodeError:
-        return None
 
 
 def _line_blocks(file_range: FileRange, form: FileFormat, log: ReadLog) -> Iterator[tuple[int, bool, bool, bytes]]:

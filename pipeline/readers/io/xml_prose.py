@@ -4,7 +4,7 @@ import contextlib
 import functools
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from html.entities import html5
 from itertools import chain, repeat
 from typing import Any, cast
@@ -66,9 +66,14 @@ def _local(tag: object) -> str:
     return tag.rpartition("}")[2] if isinstance(tag, str) else ""
 
 
-def events(parser: "XMLPullParser[Any]") -> Iterator[tuple[str, Element]]:
-    """Return the parser's pending start and end events."""
-    return cast(Iterator[tuple[str, Element]], parser.read_events())
+def events(chunks: Iterable[bytes], room: budget.Budget) -> Iterator[tuple[str, Element]]:
+    """Yield the start and end events of a document, for each part of which the caller renews `room.left`."""
+    parser: XMLPullParser[Any] = XMLPullParser(("start", "end"))
+    for data in chunks:
+        room.take(budget.parsed_size(data, budget.PIECES))
+        parser.feed(data)
+        yield from cast(Iterator[tuple[str, Element]], parser.read_events())
+    parser.close()
 
 
 class XmlFiles(archives.FileReader):
@@ -145,9 +150,9 @@ class Prose:
         paragraphs = (self.finished(_closed_up(each) if refers else each).strip() for each in pieces.split("\0"))
         return list(filter(None, paragraphs))
 
-    def finished(self, paragraph: str) -> str:
+    def finished(self, text: str) -> str:
         """Return a paragraph as its pieces make it."""
-        return " ".join(paragraph.split())
+        return " ".join(text.split())
 
     def pieces(self, element: Element) -> str:
         """Return the text in an element; a NUL, which XML has not, divides paragraphs."""
