@@ -40,7 +40,6 @@ _UNSEEN = re.compile(r"\bdisplay\s*:\s*none\b|\bvisibility\s*:\s*hidden\b", re.I
 _VOID = ("area", "br", "col", "hr", "img", "input", "link", "meta", "source", "wbr")
 _NOTE = re.compile(r"\s*(?:\[(?:\d+|\w|[ivxlc]{1,4})\]|[*†‡§])\s*")  # of a note, in a link without a class
 _NUMBER = re.compile(r"\W*(?:(?:pg|page|p|seite|s)\b\W*)?(?:\d+|[ivxlcdm]+|[a-z])?\W*", re.IGNORECASE)
-_NAMES = ("epub:type", "role", "class")
 _READINGS = ("rt", "rp", "rtc")  # of ruby; their end tags may be missing
 _BLOCK_NAMES = (
     "address article aside blockquote body br caption center dd details div dl dt fieldset figcaption figure "
@@ -162,7 +161,7 @@ def _mark(name: str, value: str) -> str:
     """Return which numbers, that are no part of the text, an attribute says that an element holds."""
     if name == "class":
         return next((kind for word in value.split() for kind, one in _BY_CLASS.items() if one.fullmatch(word)), "")
-    return next(filter(None, map(_MARKS.get, value.split())), "") if name in _NAMES else ""
+    return next(filter(None, map(_MARKS.get, value.split())), "") if name in ("epub:type", "role") else ""
 
 
 def parse(raw: bytes, language: str = "en", encoding: str | None = None) -> Book:

@@ -4,7 +4,7 @@ import re
 from collections import Counter
 
 from pipeline.common.tables import read_table
-from pipeline.text.html_text import mark_heights, plain_heights
+from pipeline.text.html_text import BEFORE, EVEN, plain_heights
 from pipeline.text.wikitext import brackets
 from pipeline.text.wikitext.holes import CODE, END, FORMULA, TAG, spoken
 
@@ -92,11 +92,13 @@ def strip_tags(text: str, counts: Counter[str]) -> str:
 
     def between(match: re.Match[str]) -> str:
         name = match[1].lower()
+        if name in ("sup", "sub"):
+            return EVEN if match[0][1] == "/" else BEFORE[name]
         if name not in _BETWEEN and (not match[2] or match[2][0] in " \t\n/"):
             unknown.add(name)
         return _BETWEEN.get(name, match[0])
 
-    text = plain_heights(_TAG.sub(between, mark_heights(text)))
+    text = plain_heights(_TAG.sub(between, text))
     if unknown:
         element = _element(*sorted(unknown, reverse=True)[:_MOST])
         text, elements = re.subn(element, _prose, text, flags=re.IGNORECASE)
