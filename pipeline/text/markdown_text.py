@@ -16,13 +16,12 @@ _FRONT_MATTER = re.compile(
 )
 _FENCED = re.compile(r"^[ \t]*(```++|~~~++)[^`\n]*+\n(?:(?:(?![ \t]*\1).*\n)*+[ \t]*\1.*$)?", re.MULTILINE)
 _LEFT_OUT = {"CodeBlock": "blocks of code", "Table": "tables", "FootnoteDefinition": "notes"}
-# What is literal, also in HTML: a year that begins no list, a speaker that begins no link, ``so'' without code.
-_LITERAL = re.compile(
-    r"(?m)(^[ \t>]*+(?:\d{3,4}(?=.\s)|\[[^\]^\n]++(?=\]: ++[^\s/#]*[^\w\s/#>)]$))|(?=``?[^`']{1,400}''))([.)\]`])"
-)
+# What is literal, also in HTML: ``so'' without code; a year that begins no list, a speaker that begins no link.
+_QUOTE = re.compile(r"`(?=`?[^`']{1,400}'')")
+_LITERAL = re.compile(r"(?m)\n([ \t>]*+(?:\d{3,4}(?=.\s)|\[[^\]^\n]++(?=\]: ++[^\s/#]*[^\w\s/#>)]$)))([.)\]])")
 _UNENDED = ("p", "br", "hr", "img", "li", "dt", "dd", "td", "th", "tr", "wbr")  # other tags without an end are words
 # What blank lines are put around: a tag that is alone, as what it is around is Markdown too; tables begin anywhere.
-_APART = re.compile(r"(?m)^(?:[ \t]*+</?[a-zA-Z][^<>\n]*+>[ \t]*$|(?=[^|\n]*+\|.*+\n[ \t:-]*+\|[-:| \t]*+$))")
+_APART = re.compile(r"(?m)\n([ \t]*+</?[a-zA-Z][^<>\n]*+>[ \t]*$|(?=[^|\n]*+\|.*+\n[ \t:-]*+\|[-:| \t]*+$))")
 # Roles of MyST; links, pictures and kinds of quotations of Obsidian; attributes; marks of Liquid, Hugo and MDX.
 _MARK = re.compile(
     r"(?=[{<!*\[%:i])(?:\{[\w:+-]++\}<code>([^<&]*?)(?: ?&lt;[^<]*+)?</code>|(<code>[^<]*+</code>)|!\[\[[^\[\]<]*+\]\]"
@@ -39,7 +38,8 @@ def unmarked(text: str) -> tuple[str, Counter[str]]:
     passed = Counter[str]()
     text, passed["front matter"] = _FRONT_MATTER.subn("", text)
     text, passed["blocks of code"] = _FENCED.subn("", text)
-    text = _LITERAL.sub(lambda mark: f"{mark[1]}&#{ord(mark[2])};", _APART.sub(r"\n\n\g<0>\n\n", text))
+    text = _QUOTE.sub("&#96;", _APART.sub(r"\n\n\1\n\n", f"\n{text}"))  # an end of a line is found at once
+    text = _LITERAL.sub(lambda mark: f"\n{mark[1]}&#{ord(mark[2])};", text)
     raw, pieces, end = text.encode(), list[bytes](), 0
     for event, at in _PARSER.events_with_range(text):
         match event:
