@@ -24,12 +24,12 @@ _UNENDED = ("p", "br", "hr", "img", "li", "dt", "dd", "td", "th", "tr", "wbr")  
 _APART = re.compile(r"(?m)\n([ \t]*+</?[a-zA-Z][^<>\n]*+>[ \t]*$|(?=[^|\n]*+\|.*+\n[ \t:-]*+\|[-:| \t]*+$))")
 # Roles of MyST; links, pictures and kinds of quotations of Obsidian; attributes; marks of Liquid, Hugo and MDX.
 _MARK = re.compile(
-    r"(?=[{<!*\[%:i])(?:\{[\w:+-]++\}<code>([^<&]*?)(?: ?&lt;[^<]*+)?</code>|(<code>[^<]*+</code>)|!\[\[[^\[\]<]*+\]\]"
+    r"(?=[{<!*\[%:>\n])(?:\{[\w:+-]++\}<code>([^<&]*?)(?: ?&lt;[^<]*+)?</code>|(<code>[^<]*+</code>)"
     r"|\*\*([^*<]++)\*\*|\[{1,2}_*(?i:toc)_*\]{1,2}|\[(?<![a-zA-Z0-9_]\[)\[(?:[^\[\]|<]*+\|)?([^\[\]|<]++)\]\]"
     r"|\[!\w+(?: <a [^<>]*+>[^<]*+</a>|[^<\[\]\n]*+)\][+-]?|(?<=[>\n]):::[^<\n]*+|\{[#.:](?!\.)[^{}<\n]*+\}(?=\n|</)"
     r"|\{%[^%<]*+%\}|(?:\[([^\[\]<]++)\]\()?+\{\{(?:&lt;|%)[^{}<]*+\}\}(?(5)\))|\{/\*[^*<]*+\*/\}|%(?<!\d%)%[^%<]*+%%"
-    r"|(?<=[>\n])import (?:[^\n'\"]* from )?['\"][^\n'\"]*+['\"];?(?=\n|</p>)"
-    r"|<(script|style|template|head|title|svg|math|nav|video|iframe)\b[^<>]*+>(?:(?:(?!</?\6\b)[\s\S])*+</\6>)?)"
+    r"|([>\n])import (?:[^\n'\"]* from )?['\"][^\n'\"]*+['\"];?(?=\n|</p>)|!\[\[[^\[\]<]*+\]\]"
+    r"|<(script|style|template|head|title|svg|math|nav|video|iframe)\b[^<>]*+>(?:(?:(?!</?\7\b)[\s\S])*+</\7>)?)"
 )
 
 
@@ -53,4 +53,4 @@ def unmarked(text: str) -> tuple[str, Counter[str]]:
     ended = {*_UNENDED, *re.findall(r"</([\w.:-]++)", page.lower())}
     page = re.sub(r"<(?=([a-zA-Z][\w.:-]*+)>)", lambda tag: "<" if tag[1].lower() in ended else "&lt;", page)
     # Of <![ the parser of HTML can make nothing.
-    return "\n\n".join(epub.blocks("<p>" + _MARK.sub(r"\1\2\3\4\5", page).replace("<![", "["), passed)), passed
+    return "\n\n".join(epub.blocks("<p>" + _MARK.sub(r"\1\2\3\4\5\6", page).replace("<![", "["), passed)), passed
