@@ -1,8 +1,11 @@
 """The text of one book."""
 
+import re
 from collections import Counter
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from pipeline.text import book_text
 from pipeline.text.book_text import WRAP, parse, plain
@@ -34,19 +37,6 @@ def test_lines_that_are_paragraphs_already_stay_apart():
 )
 def test_only_facts_at_the_beginning_are_a_header(text, kept):
     assert parse(text).text == kept
-
-
-@pytest.mark.parametrize(
-    ("marked", "text"),
-    [
-        ("_Enter_ *Hamlet*, **sad**", "Enter Hamlet, sad"),
-        ("a snake_case_name and 2 * 3 * 4", "a snake_case_name and 2 * 3 * 4"),
-        ("___ of Chantilly", "___ of Chantilly"),
-        ("[here](http://a.b) ![x](y.png)", "here"),
-    ],
-)
-def test_markup_goes_and_the_rest_stays(marked, text):
-    assert plain(marked) == text
 
 
 CORRECT = "Lungo la via: ”Å”, ”Ã” e ”Â”.|Han sa «Å».|Å\xa0være på sjø|«AMANHû|ÉPOCA DA MANHÃ…|AMANHÖnão"
@@ -181,6 +171,8 @@ def test_a_word_that_a_line_end_divides_is_whole(lines, text):
          {"numbers of pages": 1, "notes in the margin": 1}),
         ("=bold= ~old~ #red# +big+ x=y=z, a = b, +1 C+ ++i, i++", "bold old red big x=y=z, a = b, +1 C+ ++i, i++", {}),
         ("M^{r} B saw{9} 10^{6} m of H_{2}O.", "Mr B saw 10^6 m of H2O.", {"numbers of pages": 1}),
+        ("_Enter_ *Hamlet*, **sad** [here](http://a.b) ![x](y.png)", "Enter Hamlet, sad here", {}),
+        ("a snake_case_x and 2 * 3 * 4\n\n___ of Chantilly", "a snake_case_x and 2 * 3 * 4\n___ of Chantilly", {}),
         ("[Illustration: A [lamp]\nat night]\n\nNight.", "Night.", {"illustrations": 1}),
         ("Ships.[1]\n\n[Footnote 1: Or boats, as [some] say\nin the north.]", "Ships.",
          {"notes": 1, "numbers of notes": 1}),
@@ -213,6 +205,15 @@ def test_what_an_edition_adds_is_left_out_and_counted(marked, text, counts):
 )  # fmt: skip
 def test_of_markdown_the_prose_is_read(marked, text):
     assert parse(marked, unmarked).text == text
+
+
+BETWEEN = "\n|\n\n|<br>|  \n|\\\n|\n- |\n> |\n    |\n1. |\n1999. |\n# |\n***\n|\n\n<div>\n\n| <T> | `<p>` |\n</b>\n| [a] "
+
+
+@given(st.lists(st.sampled_from(BETWEEN.split("|")), max_size=30))
+def test_words_of_markdown_stay_apart_and_in_order(between):
+    book = parse("".join(f"x{number}{mark}" for number, mark in enumerate(between)), unmarked)
+    assert re.findall(r"x\w+", book.text) == [f"x{number}" for number in range(len(between))]
 
 
 def test_what_is_no_prose_of_markdown_is_counted():
