@@ -207,7 +207,7 @@ def test_of_markdown_the_prose_is_read(marked, text):
     assert parse(marked, unmarked).text == text
 
 
-BETWEEN = "\n|\n\n|<br>|  \n|\\\n|\n- |\n> |\n    |\n1. |\n1999. |\n# |\n***\n|\n\n<div>\n\n| <T> | `<p>` |\n</b>\n| [a] "
+BETWEEN = "\n|\n\n|<br>|  \n|\\\n|\n- |\n> |\n    |\n1. |\n1999. |\n# |\n***\n|\n\n<div>\n\n| <T> | `<p>` |\n</b>\n"
 
 
 @given(st.lists(st.sampled_from(BETWEEN.split("|")), max_size=30))
