@@ -130,8 +130,7 @@ class TextFiles:
         if form.fault:
             self._refuse(form.fault, file_range, log)
             return
-        name = codecs.lookup(form.encoding).name
-        if form.stated and name in ("utf-16", "utf-32"):
+        if form.stated and (name := codecs.lookup(form.encoding).name) in ("utf-16", "utf-32"):
             why = f"has no byte order mark; set corpus.encoding to {name}-le or {name}-be"
             log.reject(why, file_range.path, offer_skip=False)
             return
@@ -142,11 +141,11 @@ class TextFiles:
         name = "utf-8" if form.wide else form.encoding
         for first, owned, others, data in _line_blocks(file_range, form, log):
             log.notes.update({formats.MARKED: data.count(form.newline) + 1} if form.marked and owned else {})
+            data = data.removeprefix("\ufeff".encode(name, "ignore")) if first == 1 else data
             whole: list[str] | None = None  # unless a line of the block is in another encoding
             with contextlib.suppress(UnicodeDecodeError):
                 whole = data.decode(name).split(form.newline.decode()) if form.stated or name == "utf-8" else None
             if whole is not None:  # without a step of Python a line
-                whole[0] = whole[0].removeprefix("\ufeff") if first == 1 else whole[0]
                 texts = (_NUMBER.sub("", text, count=1) for text in whole) if self.numbered else whole
                 yield from map(Line, count(first), chain([owned], repeat(others)), texts)
                 continue
@@ -157,7 +156,6 @@ class TextFiles:
                 except UnicodeDecodeError as error:
                     bad_line(log, file_range, number, f"not valid {form.encoding} ({error.reason})")
                     continue
-                text = text.removeprefix("\ufeff") if number == 1 else text
                 yield Line(number, mine, _NUMBER.sub("", text, count=1) if self.numbered else text)
 
     def _refuse(self, fault: str, file_range: FileRange, log: ReadLog) -> None:
