@@ -251,9 +251,24 @@ def find_altered(tokenizer: Tokenizer, words: list[str]) -> dict[str, list[str]]
     Continuation entries (`##`) are not checked.
     """
     asked = [word for word in words if not word.startswith("##")]
-    encodings = tokenizer.encode_batch(asked, add_special_tokens=False)
-    tokens = {word: list(each.tokens) for word, each in zip(asked, encodings, strict=True)}
-    return {word: parts for word, parts in tokens.items() if parts != [word]}
+    tokens = [each.tokens for each in tokenizer.encode_batch(asked, add_special_tokens=False)]
+    return {word: parts for word, parts in zip(asked, tokens, strict=True) if parts != [word]}
+
+
+def take_existing(config: VocabConfig, place: str, out: Path) -> tuple[str, int, str]:
+    """Return the tokenizer.json of an existing vocabulary, the number of entries added to it, and what to say of it."""
+    source = existing_vocabulary.load(config)
+    before, learnt = WordPiece(source).size, 0
+    if config.additions is not None or config.learn:
+        source, learnt = extend_vocabulary(config, source, out)
+    summary = f"{before:,} entries from {place}"
+    if added := WordPiece(source).size - before:
+        summary += f", {added:,} added"
+    else:
+        tokenizer_folder.keep_files(Path(place), out)
+    if learnt < config.learn:
+        summary += f"; {learnt:,} of learn={config.learn:,}, the sample has no more"
+    return source, added, summary
 
 
 def make(config: VocabConfig, out: Path) -> Result:
@@ -261,19 +276,8 @@ def make(config: VocabConfig, out: Path) -> Result:
     figures: dict[str, Any] = {"asked": config.size}
     sample: Iterable[str] = ()
     if config.existing is not None:
-        source = existing_vocabulary.load(config)
-        before, learnt = WordPiece(source).size, 0
-        if config.additions is not None or config.learn:
-            source, learnt = extend_vocabulary(config, source, out)
+        source, figures["added"], summary = take_existing(config, config.existing, out)
         tokenizer = WordPiece(source)
-        summary = f"{before:,} entries from {config.existing}"
-        figures["added"] = tokenizer.size - before
-        if figures["added"]:
-            summary += f", {figures['added']:,} added"
-        if learnt < config.learn:
-            summary += f"; {learnt:,} of learn={config.learn:,}, the sample has no more"
-        if not figures["added"]:
-            tokenizer_folder.keep_files(Path(config.existing), out)
     else:
         sample = sample_corpus(config, out)
         options = (config.lowercase is not False, config.strip_accents, config.split_chinese)

@@ -187,7 +187,7 @@ def paragraphs(page: str, passed: Counter[str]) -> list[str]:
 def blocks(page: str, passed: Counter[str]) -> list[str]:
     """Return the text blocks of an XHTML page, or of plain text, as they are wrapped; count what is left out."""
     if not _TAG.search(page):
-        return re.split(r"\n\s*\n", page.strip())
+        return list(filter(None, re.split(r"\n\s*\n", page.strip())))
     parser = _Paragraphs()
     subset = _SUBSET.match(page)
     parser.feed(mark_heights(page[subset.end() :] if subset else page))

@@ -1,4 +1,7 @@
-"""The prose of Markdown: CommonMark with what GitHub, Obsidian, MyST and makers of sites add, read as HTML."""
+"""The prose of Markdown: CommonMark with what GitHub, Obsidian, MyST and makers of sites add, read as HTML.
+
+By pulldown-cmark of Rust: markdown-it-py is a fiftieth as fast.
+"""
 
 import re
 from collections import Counter
