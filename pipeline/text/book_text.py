@@ -114,8 +114,9 @@ def parse(text: str, unmarked: Callable[[str], tuple[str, Counter[str]]] | None 
     kept, passed = (unmarked or _without_marks)("\n".join(lines))
     if passed["notes"]:
         kept, passed["numbers of notes"] = _ANCHOR.subn("", kept)
-    ends = LineEnds(kept, Counter())
-    prose = [" ".join(each.split()) if unmarked else plain(each) for each in _paragraphs(kept.split("\n"), ends)]
+    ends, longest = LineEnds(kept, Counter()), len(kept) if unmarked else WRAP  # a line end of Markdown is a blank
+    paragraphs = _paragraphs(kept.split("\n"), ends, longest)
+    prose = [" ".join(each.split()) if unmarked else plain(each) for each in paragraphs]
     return Book("\n".join(filter(None, prose)), whole != text, ends.notes[JOINED], +passed)
 
 
@@ -279,8 +280,8 @@ def _without_header(lines: Lines) -> Lines:
     return lines[end:]
 
 
-def _paragraphs(lines: Lines, ends: LineEnds) -> Iterator[str]:
-    """Yield headings and paragraphs; lines between blank lines are joined if hard-wrapped."""
+def _paragraphs(lines: Lines, ends: LineEnds, longest: float) -> Iterator[str]:
+    """Yield headings and paragraphs; lines between blank lines are joined, unless one is longer than `longest`."""
     block: Lines = []
     for line in [*lines, ""]:
         heading = _HEADING.match(line)
@@ -288,7 +289,7 @@ def _paragraphs(lines: Lines, ends: LineEnds) -> Iterator[str]:
             block.append(line)
             continue
         if block:
-            yield from block if max(map(len, block)) > WRAP else _joined_block(block, ends)
+            yield from block if max(map(len, block)) > longest else _joined_block(block, ends)
         block = []
         if heading:
             yield heading[2].rstrip("#").rstrip()  # any number of marks may end it

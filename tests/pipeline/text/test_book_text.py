@@ -200,6 +200,7 @@ def test_what_an_edition_adds_is_left_out_and_counted(marked, text, counts):
         ("[C]({{< r \"c\" >}})<br>5%% of\nimport is 'a' 6%%%%b%%", "C 5%% of import is 'a' 6%%"),
         ("重**「要」**な\n[[a|言葉]]と`x`。![[p.png]]\n\n> [!note] Von\n> _**R**_", "重「要」な言葉とx。\nVon R"),
         ("<Tabs>\n<Tab b>\n    ```js\n    <p>\n    ```\n    *<unk>* in [a](b).\n</Tab>\n</Tabs>", "<unk> in a."),
+        ("{:.note .a}\n" + 50 * "so " + "it\nends.\n- a  \n  b\n", 50 * "so " + "it ends.\na b"),
         (":::tip Go\nSee {ref}`it <a>`{% b %}.\n:::\n\n[TOC]\n\n{{< c >}}\nimport F from 'f';", "See it."),
     ],
 )  # fmt: skip
