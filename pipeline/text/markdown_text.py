@@ -13,11 +13,14 @@ from pipeline.text import epub
 _PARSER = Markdown(
     options=Options.ENABLE_TABLES | Options.ENABLE_FOOTNOTES | Options.ENABLE_STRIKETHROUGH | Options.ENABLE_TASKLISTS
 )
-# The library finds front matter in any place, between two rules, and no code that is deep in HTML.
-_FRONT_MATTER = re.compile(
-    r"(?m)\A(?:---\n(?:[\w-]+:.*\n|[ \t#].*\n|-(?!--).*\n|\n)*+(?:---|\.\.\.)|\+{3}\n(?:(?!\+{3}).*\n)*+\+{3}) *$"
-)
-_FENCED = re.compile(r"^[ \t]*(```++|~~~++)[^`\n]*+\n(?:(?:(?![ \t]*\1).*\n)*+[ \t]*\1.*$)?", re.MULTILINE)
+# Of front matter the library finds some in any place, of code none that is deep in HTML, of tables none with tabs.
+_LEFT_OUT_BEFORE = {
+    "front matter": re.compile(
+        r"(?m)\A(?:---\n(?:[\w-]+:.*\n|[ \t#].*\n|-(?!--).*\n|\n)*+(?:---|\.\.\.)|\+{3}\n(?:(?!\+{3}).*\n)*+\+{3}) *$"
+    ),
+    "blocks of code": re.compile(r"(?m)^[ \t]*(```++|~~~++)[^`\n]*+\n(?:(?:(?![ \t]*\1).*\n)*+[ \t]*\1.*$)?"),
+    "lines of tables": re.compile(r"(?m)^[ \t]*\|.*\|[ \t]*$"),
+}
 _LEFT_OUT = {"CodeBlock": "blocks of code", "Table": "tables", "FootnoteDefinition": "notes"}
 # What is literal, also in HTML: ``so'' without code; a year that begins no list, a speaker that begins no link.
 _QUOTE = re.compile(r"`(?=`?[^`']{1,400}'')")
@@ -30,8 +33,9 @@ _MARK = re.compile(
     r"(?=[{<!*\[%:>\n])(?:\{[\w:+-]++\}<code>([^<&]*?)(?: ?&lt;[^<]*+)?</code>|(<code>[^<]*+</code>)"
     r"|\*\*([^*<]++)\*\*|\[{1,2}_*(?i:toc)_*\]{1,2}|\[(?<![a-zA-Z0-9_]\[)\[(?:[^\[\]|<]*+\|)?([^\[\]|<]++)\]\]"
     r"|\[!\w+(?: <a [^<>]*+>[^<]*+</a>|[^<\[\]\n]*+)\][+-]?|(?<=[>\n]):::[^<\n]*+|\{(?!\.\.)[#.:][^{}<\n]*+\}(?=\n|</)"
-    r"|\{%[^%<]*+%\}|(?:\[([^\[\]<]++)\]\()?+\{\{(?:&lt;|%)[^{}<]*+\}\}(?(5)\))|\{/\*[^*<]*+\*/\}|%(?<!\d%)%[^%<]*+%%"
-    r"|([>\n])import (?:[^\n'\"]* from )?['\"][^\n'\"]*+['\"];?(?=\n|</p>)|!\[\[[^\[\]<]*+\]\]"
+    r"|\[([^\[\]<]++)\]\([^(){}<\s]*+\{[{%][^{}<]*+\}\}?[^()<\n]*+\)|\{\{(?:&lt;|%)[^{}<]*+\}\}|\{/\*[^*<]*+\*/\}"
+    r"|\{%[^%<]*+%\}|%(?<!\d%)%[^%<]*+%%|([>\n])import (?:[^\n'\"]* from )?['\"][^\n'\"]*+['\"];?(?=\n|</p>)"
+    r"|!\[\[[^\[\]<]*+\]\]"
     r"|<(script|style|template|head|title|svg|math|nav|video|iframe)\b[^<>]*+>(?:(?:(?!</?\7\b)[\s\S])*+</\7>)?)"
 )
 
@@ -39,8 +43,8 @@ _MARK = re.compile(
 def unmarked(text: str) -> tuple[str, Counter[str]]:
     """Return paragraphs, between blank lines and without marks, and how often there was what else."""
     passed = Counter[str]()
-    text, passed["front matter"] = _FRONT_MATTER.subn("", text)
-    text, passed["blocks of code"] = _FENCED.subn("", text)
+    for what, mark in _LEFT_OUT_BEFORE.items():
+        text, passed[what] = mark.subn("", text)
     text = _QUOTE.sub("&#96;", _APART.sub(r"\n\n\1\n\n", f"\n{text}"))  # an end of a line is found at once
     text = _LITERAL.sub(lambda mark: f"\n{mark[1]}&#{ord(mark[2])};", text)
     raw, pieces, end = text.encode(), list[bytes](), 0

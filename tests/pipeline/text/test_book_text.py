@@ -197,7 +197,7 @@ def test_what_an_edition_adds_is_left_out_and_counted(marked, text, counts):
         ("+ A [c][1]\\\n d\n+ [x] <ab:c> {#f}\n\n***\n1999. E\n\n[g]: G\n[1]: a", "A c d\nab:c\n1999. E"),
         ("#   V #\n\n    so _it_\nis, ``he''\n\n    said.\n***\n1\n1 | 2\n--|--\n", "V\nso it is, ``he''\nsaid.\n1"),
         ("1999. It\n<pre>\n2002. So<BR/>\n</pre>\n=x[[1]]= is {...}", "1999. It\n2002. So\n=x[[1]]= is {...}"),
-        ("[C]({{< r \"c\" >}})<br>5%% of\nimport is 'a' 6%%%%b%%", "C 5%% of import is 'a' 6%%"),
+        ("[C]({{< r \"c\" >}})<br>5%% [of]({{ s.b }}/b)\nimport is 'a' 6%%%%b%%", "C 5%% of import is 'a' 6%%"),
         ("重**「要」**な\n[[a|言葉]]と`x`。![[p.png]]\n\n> [!note] Von\n> _**R**_", "重「要」な言葉とx。\nVon R"),
         ("<Tabs>\n<Tab b>\n    ```js\n    <p>\n    ```\n    *<unk>* in [a](b).\n</Tab>\n</Tabs>", "<unk> in a."),
         ("{:.note .a}\n" + 50 * "so " + "it\nends.\n- a  \n  b\n", 50 * "so " + "it ends.\na b"),
@@ -220,4 +220,5 @@ def test_words_of_markdown_stay_apart_and_in_order(between):
 def test_what_is_no_prose_of_markdown_is_counted():
     parts = {"front matter": "---\ntitle: T\ntags:\n- a\n---\n", "blocks of code": "~~~\n# no\n\n~~~\n"}
     parts |= {"tables": "a | b\n--- | :-:\n1 | 2\n\n", "notes": "[^1]: A note\n\n    of two.\n\n"}
+    parts["lines of tables"] = "| a |\n"
     assert parse("".join([*parts.values(), "T[^1]"]), unmarked).passed == dict.fromkeys([*parts, "numbers of notes"], 1)
