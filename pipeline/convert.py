@@ -183,7 +183,8 @@ def exported(config: ConvertConfig, out: Path, size: "ModelConfig", head: str | 
     try:
         figures = onnx_export.write(out, untrained, texts) if config.exports else {}
     except UserError as error:
-        raise error.but(**dict(zip(("key", "value"), *config.exports.items(), strict=True))) from error
+        ((key, value),) = config.exports.items()
+        raise error.but(key=key, value=value) from error
     vectors = size.causal or "masked_head" in untrained or (out / sentence_model.MODULES).exists()
     plain = "feature-extraction" if vectors else "fill-mask"
     model_card.add_serving(out, model_card.TASKS[head] if head else plain, size.architecture, figures)

@@ -199,8 +199,8 @@ def measure(sample: TextSample, tokenizer: WordPiece) -> dict[str, Any]:
     }
 
 
-def extend_vocabulary(config: VocabConfig, source: str, folder: Path | None = None) -> tuple[str, int]:
-    """Return a tokenizer.json with the entries of `additions` and then learnt ones appended, and how many are learnt.
+def extend_vocabulary(config: VocabConfig, source: str, folder: Path | None = None) -> tuple[str, int, int]:
+    """Return a tokenizer.json with the entries of `additions` and then learnt ones appended, and the number of each.
 
     Existing ids do not change, so that a model's embeddings only have to be extended. The sample to
     learn from is stored in `folder` meanwhile.
@@ -233,7 +233,7 @@ def extend_vocabulary(config: VocabConfig, source: str, folder: Path | None = No
         learnt = [word for word in learn_entries(sample_corpus(config, folder), source, size) if word not in known]
         lost = find_altered(append_entries(spec, added + learnt), learnt)
         learnt = [word for word in learnt if word not in lost][: config.learn]
-    return str(append_entries(spec, added + learnt).to_str(pretty=True)), len(learnt)
+    return str(append_entries(spec, added + learnt).to_str(pretty=True)), len(added), len(learnt)
 
 
 def append_entries(spec: dict[str, Any], added: list[str]) -> Tokenizer:
@@ -258,17 +258,16 @@ def find_altered(tokenizer: Tokenizer, words: list[str]) -> dict[str, list[str]]
 def take_existing(config: VocabConfig, place: str, out: Path) -> tuple[str, int, str]:
     """Return the tokenizer.json of an existing vocabulary, the number of entries added to it, and what to say of it."""
     source = existing_vocabulary.load(config)
-    before, learnt = WordPiece(source).size, 0
+    summary, added, learnt = f"{WordPiece(source).size:,} entries from {place}", 0, 0
     if config.additions is not None or config.learn:
-        source, learnt = extend_vocabulary(config, source, out)
-    summary = f"{before:,} entries from {place}"
-    if added := WordPiece(source).size - before:
-        summary += f", {added:,} added"
+        source, added, learnt = extend_vocabulary(config, source, out)
+    if added + learnt:
+        summary += f", {added + learnt:,} added"
     else:
         tokenizer_folder.keep_files(Path(place), out)
     if learnt < config.learn:
         summary += f"; {learnt:,} of learn={config.learn:,}, the sample has no more"
-    return source, added, summary
+    return source, added + learnt, summary
 
 
 def make(config: VocabConfig, out: Path) -> Result:

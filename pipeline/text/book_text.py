@@ -280,7 +280,7 @@ def _without_header(lines: Lines) -> Lines:
     return lines[end:]
 
 
-def _paragraphs(lines: Lines, ends: LineEnds, longest: float) -> Iterator[str]:
+def _paragraphs(lines: Lines, ends: LineEnds, longest: int) -> Iterator[str]:
     """Yield headings and paragraphs; lines between blank lines are joined, unless one is longer than `longest`."""
     block: Lines = []
     for line in [*lines, ""]:
